@@ -1,0 +1,62 @@
+# Two commands do everything on a fresh Linux machine with make, git and a Python 3.12:
+#   make demo   sets up .venv and runs DESA against its baseline on the built-in collection
+#   make test   sets up .venv and runs the tests
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+UV_RUN = UV_PYTHON_DOWNLOADS=never $$(command -v uv || echo $(BIN)/uv)
+# Ray workers would recompile every import without their caches.
+unexport PYTHONDONTWRITEBYTECODE
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@for candidate in "$${PYTHON:-}" python3.12 python3 python "$$HOME"/.pyenv/versions/3.12*/bin/python; do \
+	  if [ -n "$$candidate" ] && "$$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then found="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$${found:-}" ]; then echo "error: no Python 3.12 found (set PYTHON=/path/to/python3.12)" >&2; exit 2; fi; \
+	if command -v uv >/dev/null; then uv venv -q --allow-existing --python "$$found" $(VENV); \
+	elif "$$found" -m venv $(VENV) 2>/dev/null; then $(BIN)/python -m pip install -q uv; \
+	else echo "error: this Python cannot make environments (install its venv module, or uv)" >&2; exit 2; fi
+
+$(VENV)/cpu.stamp: $(BIN)/python requirements/cpu.txt pyproject.toml
+	@echo "installing the platform (about 2 GB, no torch) ..."
+	@$(UV_RUN) pip install -q --python $(BIN)/python --no-deps --require-hashes -r requirements/cpu.txt
+	@$(UV_RUN) pip install -q --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+$(VENV)/dev.stamp: $(VENV)/cpu.stamp requirements/dev.txt
+	@echo "installing the development tools ..."
+	@$(UV_RUN) pip install -q --python $(BIN)/python --no-deps --require-hashes -r requirements/dev.txt
+	@touch $@
+
+setup: $(VENV)/cpu.stamp ## make the environment for running
+
+demo: setup ## run DESA, its ablations and the baseline on the built-in collection
+	@$(BIN)/desa run -m +experiment=demo
+
+test: $(VENV)/dev.stamp ## run the tests (under 10 minutes on 2 cores)
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not slow and not vllm"
+
+check: $(VENV)/dev.stamp ## format, lint, types, import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+
+reproduce: $(VENV)/dev.stamp ## the slow checks: whole SciFact against published numbers, chaos
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow --timeout 3600
+
+lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses)
+	@compile="$(UV_RUN) pip compile pyproject.toml --python $(BIN)/python --upgrade --generate-hashes --no-emit-index-url -q --custom-compile-command 'make lock'"; \
+	eval $$compile --extra cpu --extra dev -o requirements/dev.txt; \
+	eval $$compile --extra cpu -c requirements/dev.txt -o requirements/cpu.txt; \
+	eval $$compile --extra gpu -o requirements/gpu.txt
+
+clean: ## remove the environment and caches, never results
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
+
+.PHONY: help setup demo test check reproduce lock clean

@@ -1,0 +1,51 @@
+"""A Ray session: this machine's own cluster for the length of a run, or a running cluster by address."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError
+
+# Set before Ray is imported. A cluster of our own lives on this machine, inside one user's processes; token
+# authentication (Ray's default since 2.60) would only tie it to a file in the home folder.
+LOCAL_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@contextmanager
+def session(config: ClusterConfig) -> Iterator[None]:
+    """Connect for the length of the block; a local cluster ends with it, an existing one is left running."""
+    if config.kind == "local":
+        for name, value in LOCAL_ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+    import ray
+
+    if ray.is_initialized():  # a caller's own session, a test's for example
+        yield
+        return
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        if config.kind == "local":
+            ray.init(
+                address="local", num_cpus=config.cpus, include_dashboard=False, object_store_memory=200 << 20, **quiet
+            )
+        elif config.address is None:
+            raise DesaError("no address of the running cluster", where="cluster.address", mend="give host:port or auto")
+        else:
+            ray.init(address=config.address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        place = config.address or "this machine"
+        raise DesaError(
+            f"no Ray session on {place}: {str(error).splitlines()[0]}",
+            where="cluster.address",
+            mend="check `ray status` there, or use cluster=local",
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,179 @@
+"""The typed configuration: what Hydra composes becomes these frozen dataclasses at the door, and nothing else inside.
+
+Unknown keys, wrong types and values out of range are collected by pydantic and reported together. Names are those of
+the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `sparse`, `method`, `fusion`, `evaluation`, `cluster`,
+`tracking`, `store`). Fields marked *no key* never change a result and therefore never enter an artifact's key.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from desa_ray.errors import DesaError, Problems, listed
+
+STRICT = ConfigDict(extra="forbid", strict=False)
+
+
+def _rational(value: Any) -> Fraction:
+    """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal form)."""
+    if isinstance(value, bool):
+        raise ValueError("a truth value is not a number")
+    return Fraction(str(value))
+
+
+Rational = Annotated[Fraction, BeforeValidator(_rational)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+Count = Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class DatasetConfig:
+    """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR layout."""
+
+    name: Name
+    kind: Literal["demo", "beir_folder", "beir", "ir_datasets"]
+    path: str | None = None  # no key: contents are hashed instead
+    split: str = "test"
+    url: str | None = None
+    ir_datasets_id: str | None = None
+    missing_relevant: Literal["error", "drop"] = "error"
+
+
+@dataclass(frozen=True, config=STRICT)
+class EncoderConfig:
+    """A dense encoder. `path` is a local model folder; without it the weights come from `package` or the hub."""
+
+    name: Name
+    backend: Literal["onnx", "sentence_transformers"]
+    model: str
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit of the hub: branches move
+    package: str | None = None
+    weights: str | None = None
+    tokenizer_package: str | None = None
+    path: str | None = None  # no key: weights are hashed instead
+    pooling: Literal["mean", "cls"] = "mean"
+    max_tokens: Annotated[int, Field(ge=8)] = 256
+    query_prefix: str = ""
+    block_size: Count = 32
+    scoring: Literal["int26", "float32"] = "int26"
+
+
+@dataclass(frozen=True, config=STRICT)
+class GeneratorConfig:
+    """Where generated text comes from. `recorded` reads `<folder>/<prompt>.jsonl`."""
+
+    name: Name
+    kind: Literal["recorded"]
+    folder: str | None = None  # no key: contents are hashed instead
+    strict: bool = False
+
+
+@dataclass(frozen=True, config=STRICT)
+class SparseConfig:
+    """BM25 through Lucene. k1 and b as in the paper; `java_home` overrides the Java that the install brings."""
+
+    name: Name = "bm25"
+    k1: Annotated[float, Field(ge=0)] = 0.9
+    b: Annotated[float, Field(ge=0, le=1)] = 0.4
+    java_home: str | None = None  # no key
+    heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key
+
+
+@dataclass(frozen=True, config=STRICT)
+class ChannelConfig:
+    """One ranked list of a method: an operator of its channel kind, and its exact weight in the fusion."""
+
+    name: Name
+    kind: Literal["dense", "sparse"]
+    operator: str
+    weight: Rational = Fraction(1)
+
+
+@dataclass(frozen=True, config=STRICT)
+class MethodConfig:
+    """A method is its channels, in reading order for ties, and the prompt whose texts they are built from."""
+
+    name: Name
+    channels: tuple[ChannelConfig, ...]
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class FusionConfig:
+    kappa: Rational = Fraction(60)
+    k: Annotated[int, Field(ge=1)] = 20
+
+
+@dataclass(frozen=True, config=STRICT)
+class EvaluationConfig:
+    exclude_self: bool = False
+    measures: tuple[str, ...] = ()
+    run_depth: Annotated[int, Field(ge=1)] = 1000
+
+
+@dataclass(frozen=True, config=STRICT)
+class ClusterConfig:
+    """How work is spread; nothing in here enters a key."""
+
+    kind: Literal["serial", "local", "existing"] = "local"
+    address: str | None = None
+    cpus: Annotated[int, Field(ge=1)] | None = None
+    encoders: Annotated[int, Field(ge=1)] = 1
+    encoder_cpus: Annotated[int, Field(ge=1)] = 2
+    encoder_gpus: Annotated[float, Field(ge=0)] = 0
+    scorers: Annotated[int, Field(ge=1)] = 2
+    replayers: Annotated[int, Field(ge=1)] = 2
+    shard_documents: Annotated[int, Field(ge=1)] = 1024
+    shard_queries: Annotated[int, Field(ge=1)] = 64
+    batch_size: Annotated[int, Field(ge=1)] = 8
+    max_failures: Annotated[int, Field(ge=1)] = 3
+    shard_timeout_s: Annotated[float, Field(gt=0)] = 3600.0
+    memory_gb: Annotated[float, Field(gt=0)] = 2.0
+
+
+@dataclass(frozen=True, config=STRICT)
+class TrackingConfig:
+    enabled: bool = True
+    uri: str | None = None
+
+
+@dataclass(frozen=True, config=STRICT)
+class StoreConfig:
+    root: str | None = None
+    repair: bool = False
+
+
+@dataclass(frozen=True, config=STRICT)
+class RunConfig:
+    """One cell: everything that decides one row of results, and how it is computed."""
+
+    dataset: DatasetConfig
+    encoder: EncoderConfig
+    generator: GeneratorConfig
+    sparse: SparseConfig
+    method: MethodConfig
+    fusion: FusionConfig = field(default_factory=FusionConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+    n_refs: Annotated[int, Field(ge=1)] = 5
+    draws: Annotated[int, Field(ge=1)] = 3
+    experiment: Name = "default"
+
+
+def parse(values: Mapping[str, Any]) -> RunConfig:
+    """Plain nested mappings to a `RunConfig`; raises `Problems` with one line for every wrong value."""
+    try:
+        return TypeAdapter(RunConfig).validate_python(dict(values))
+    except ValidationError as error:
+        raise Problems(
+            DesaError(
+                f"{issue['msg']}, got {listed([repr(issue['input'])])[:200]}", where=".".join(map(str, issue["loc"]))
+            )
+            for issue in error.errors()
+        ) from None

@@ -1,0 +1,133 @@
+"""Exact comparison of fused scores: floats decide what is clear, wide integers decide what is close.
+
+F(d) = sum of w_c / (kappa + rank_c(d)) (SPEC section 6). Multiplied by a common factor this is a sum of W_c / (p + q rank)
+with integers W, p, q, which `scaled` finds. Two such sums can be equal, or differ by less than a float64 notices, so
+`precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as many digits as
+the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `scaled` refuses weights
+and denominators of 2^31 and more; such channels go to `desa_ray.core.wide`.
+
+Legend: C channels, N documents; `ranks_NC[d, c]` is the rank of document d in channel c from 1, 0 = not there or not
+read yet; `seen[c]` items of channel c count as read.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import gcd, lcm
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from desa_ray.errors import DesaError
+
+NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
+LIMIT = 1 << 31
+MAX_CHANNELS = 64
+P, Q, DIGITS = -3, -2, -1  # places in the array that `scaled` returns
+
+
+@lru_cache(maxsize=1024)
+def _integers(weights: tuple[Fraction, ...], kappa: Fraction) -> tuple[list[int], int, int]:
+    common = lcm(*(weight.denominator for weight in weights))
+    scaled = [int(weight * common) for weight in weights]
+    divisor = gcd(*scaled)
+    return [weight // divisor for weight in scaled], kappa.numerator, kappa.denominator
+
+
+def scaled(weights: Sequence[Fraction], kappa: Fraction, longest: int) -> NDArray[np.int64] | None:
+    """Integers for channels of at most `longest` items; None where they need more than 31 bits.
+
+    Returns:
+        int64 [C + 3]: weights W, then p and q, such that w_c / (kappa + rank) is proportional to W_c / (p + q rank), then
+        how many base-2^32 digits after the point tell any two different sums apart.
+    """
+    integers, p, q = _integers(tuple(weights), kappa)
+    largest = p + q * (longest + 1)
+    if max(*integers, largest, q, abs(p)) >= LIMIT or len(integers) > MAX_CHANNELS:
+        return None
+    # 2C fractions of denominators < 2^b: different sums differ by at least 2^-2Cb, and cutting 2C expansions moves the
+    # difference by less than 2C units of the last digit.
+    channels = len(integers)
+    digits = (2 * channels * largest.bit_length() + (8 * channels).bit_length()) // 32 + 1
+    return np.array([*integers, p, q, digits], np.int64)
+
+
+def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> None:
+    """Refuses what S1 and S2 of SPEC section 6 exclude (repeated documents are noticed while reading)."""
+    if not channels or len(channels) != len(weights):
+        raise DesaError(f"{len(channels)} channels with {len(weights)} weights", mend="give one weight a channel")
+    for number, weight in enumerate(weights):
+        if weight <= 0:
+            raise DesaError(f"weight {weight} is not > 0", where=f"channel {number}", mend="leave the channel out")
+    if kappa <= -1:
+        raise DesaError(f"kappa {kappa} is not > -1")
+    assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)
+
+
+@njit(cache=True, nogil=True)
+def _denominators(c, x, y, seen, lengths, ranks_NC, p, q):
+    """Denominators of x's lower and y's upper bound in channel c; 0 = contributes nothing."""
+    mine = ranks_NC[x, c]
+    theirs = ranks_NC[y, c] if y >= 0 else 0
+    low = p + q * mine if 0 < mine <= seen[c] else 0
+    if 0 < theirs <= seen[c]:
+        return low, p + q * theirs
+    if seen[c] < lengths[c]:
+        return low, p + q * (seen[c] + 1)
+    return low, 0
+
+
+@njit(cache=True, nogil=True)
+def _exact_sign(x, y, seen, lengths, ranks_NC, scale):
+    """Sign of x's lower minus y's upper bound, by long division of every term into digits of 32 bits."""
+    p, q, digits = scale[P], scale[Q], scale[DIGITS]
+    total = np.zeros(digits + 1, np.int64)
+    for c in range(seen.size):
+        low, high = _denominators(c, x, y, seen, lengths, ranks_NC, p, q)
+        if low == high:
+            continue
+        for sign, denominator in ((1, low), (-1, high)):
+            if denominator > 0:
+                rest = scale[c]
+                for j in range(digits + 1):
+                    total[j] += sign * (rest // denominator)
+                    rest = (rest % denominator) << 32
+    slack = 2 * seen.size
+    total[digits] += slack  # an exact zero now lies in [0, 2 slack], everything else far outside
+    for j in range(digits, 0, -1):
+        carry = total[j] >> 32
+        total[j] -= carry << 32
+        total[j - 1] += carry
+    if total[0] < 0:
+        return -1
+    for j in range(digits):
+        if total[j] > 0:
+            return 1
+    return 1 if total[digits] > 2 * slack else 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def precedes(x, y, seen, lengths, ranks_NC, scale):
+    """Whether document x surely precedes y (S8) when `seen` items are read of channels with `lengths` items.
+
+    y = -1 stands for a wholly unread document, which x must beat strictly unless everything is read (S9). With
+    `lengths` = `seen` nothing is left to read and this is the order of the lower bounds themselves.
+    """
+    p, q = scale[P], scale[Q]
+    low = 0.0
+    high = 0.0
+    for c in range(seen.size):
+        a, b = _denominators(c, x, y, seen, lengths, ranks_NC, p, q)
+        if a > 0:
+            low += scale[c] / a
+        if b > 0:
+            high += scale[c] / b
+    if high == 0.0 and y < 0:
+        return True
+    if low > high * (1 + NEAR):
+        return True
+    if low < high * (1 - NEAR):
+        return False
+    sign = _exact_sign(x, y, seen, lengths, ranks_NC, scale)
+    return sign > 0 or (sign == 0 and 0 <= y and x < y)

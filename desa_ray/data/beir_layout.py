@@ -1,0 +1,105 @@
+"""The BEIR layout: `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text}, `qrels/<split>.tsv` with its header.
+
+`queries.jsonl` holds the queries of all splits. Those judged only in other splits belong to them and are left out,
+with a count; a query that no split judges is kept.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from desa_ray.data.raw import RawCollection
+from desa_ray.data.source import SourceFile, open_source
+from desa_ray.errors import DesaError
+from desa_ray.lines import Findings, json_rows, numbered_lines, shown
+from desa_ray.types import sha256_json
+
+HEADER = ["query-id", "corpus-id", "score"]
+INTEGER = re.compile(r"-?[0-9]{1,9}")  # fits Int32
+
+
+def open_layout(place: Path, split: str) -> dict[str, SourceFile]:
+    """The files of the folder or zip `place`.
+
+    Raises:
+        DesaError: names every file of the layout that is missing there.
+    """
+    files = open_source(place)
+    wanted = ["corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv"]
+    if missing := [name for name in wanted if name not in files]:
+        splits = [name[len("qrels/") : -len(".tsv")] for name in files if name.startswith("qrels/")]
+        known = f"; the splits there are: {', '.join(splits)}" if splits else ""
+        raise DesaError(
+            f"lacks {', '.join(missing)}", where=str(place), mend=f"the BEIR layout wants {', '.join(wanted)}{known}"
+        )
+    return files
+
+
+def identity(place: Path, split: str) -> str:
+    """Hex SHA-256 over logical names and (unpacked) bytes: equal for a folder and a zip of it."""
+    return sha256_json({name: file.sha256() for name, file in open_layout(place, split).items()})
+
+
+def read(place: Path, split: str, findings: Findings) -> RawCollection:
+    """Rows of the collection at `place`; malformed lines go to `findings`."""
+    files = open_layout(place, split)
+    own = f"qrels/{split}.tsv"
+    documents = list(_documents(files["corpus.jsonl"], findings))
+    queries = list(_queries(files["queries.jsonl"], findings))
+    qrels = list(_qrels(files[own], findings))
+    elsewhere = _judged_queries(files, own) - {query for query, _, _ in qrels}
+    here = [(query, text) for query, text in queries if query not in elsewhere]
+    return RawCollection(documents, here, qrels, {"queries_of_other_splits": len(queries) - len(here)})
+
+
+def _documents(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, str]]:
+    for number, row in json_rows(file.blocks(), file.label, findings):
+        if row.get("title") is None:
+            row["title"] = ""
+        if fields := _strings(row, ("_id", "title", "text"), file.label, number, findings):
+            yield fields[0], fields[1], fields[2]
+
+
+def _queries(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str]]:
+    for number, row in json_rows(file.blocks(), file.label, findings):
+        if fields := _strings(row, ("_id", "text"), file.label, number, findings):
+            yield fields[0], fields[1]
+
+
+def _strings(
+    row: dict[str, object], names: tuple[str, ...], file: str, number: int, findings: Findings
+) -> list[str] | None:
+    values: list[str] = []
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, str):
+            values.append(value)
+        elif name in row:
+            findings.line(file, number, f'field "{name}" is not a string', shown(repr(value)))
+        else:
+            findings.line(file, number, f'field "{name}" is missing')
+    return values if len(values) == len(names) else None
+
+
+def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int]]:
+    lines = numbered_lines(file.blocks(), file.label, findings)
+    number, header = next(lines, (1, ""))
+    if header.split("\t") != HEADER:
+        findings.line(file.label, number, f"the header is not {' '.join(HEADER)} (tab-separated)", shown(header))
+        return  # without it the columns are guesswork
+    for number, line in lines:
+        columns = line.split("\t")
+        if len(columns) != len(HEADER):
+            findings.line(file.label, number, "not three tab-separated columns", shown(line))
+        elif not INTEGER.fullmatch(columns[2]):
+            findings.line(file.label, number, "the grade is not an integer (of at most 9 digits)", shown(columns[2]))
+        else:
+            yield columns[0], columns[1], int(columns[2])
+
+
+def _judged_queries(files: Mapping[str, SourceFile], own: str) -> set[str]:
+    """Ids that the qrels of the other splits name; nothing else in those files is looked at."""
+    others = [file for name, file in files.items() if name.startswith("qrels/") and name != own]
+    return {
+        line.partition("\t")[0] for file in others for _, line in numbered_lines(file.blocks(), file.label, Findings())
+    }

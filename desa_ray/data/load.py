@@ -1,0 +1,91 @@
+"""The one door to collections: a dataset configuration in, a validated `Collection` (or its fingerprint) out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from desa_ray.config import DatasetConfig
+from desa_ray.data import beir_layout, beir_sets, demo, irds
+from desa_ray.data.raw import RawCollection
+from desa_ray.data.validate import validated
+from desa_ray.errors import DesaError
+from desa_ray.lines import Findings
+from desa_ray.types import Collection, sha256_json
+
+VERSION = 1  # raise it when the same source would become another collection
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How one kind of source is read and identified, and where recorded generations come with it, if they do."""
+
+    read: Callable[[DatasetConfig, Path, Findings], RawCollection]
+    identity: Callable[[DatasetConfig, Path], str]
+    generations: Callable[[DatasetConfig, Path], Path | None]
+
+
+def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
+    """The reader of collections in BEIR layout, which `place` finds."""
+
+    def generations(config: DatasetConfig, home: Path) -> Path | None:
+        folder = place(config, home) / "generations"
+        return folder if folder.is_dir() else None
+
+    return Reader(
+        lambda config, home, findings: beir_layout.read(place(config, home), config.split, findings),
+        lambda config, home: beir_layout.identity(place(config, home), config.split),
+        generations,
+    )
+
+
+def _given_path(config: DatasetConfig, _home: Path) -> Path:
+    if config.path is None:
+        raise DesaError("no folder or zip given", where="dataset.path", mend="set it to one in BEIR layout")
+    return Path(config.path).expanduser()
+
+
+READERS = {
+    "demo": Reader(
+        lambda config, home, findings: demo.load(),
+        lambda config, home: demo.fingerprint(),
+        lambda config, home: demo.generations_folder(),
+    ),
+    "beir_folder": _layout_reader(_given_path),
+    "beir": _layout_reader(beir_sets.locate),
+    "ir_datasets": Reader(
+        lambda config, home, findings: irds.read(config),
+        lambda config, home: irds.identity(config),
+        lambda config, home: None,
+    ),
+}
+
+
+def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
+    """Reads and validates a collection.
+
+    Args:
+        config: what to read.
+        data_home: folder where the public BEIR sets lie, or are downloaded to.
+
+    Raises:
+        Problems: everything wrong with the rows, together (SPEC section 1).
+        DesaError: the source is missing or unreadable as a whole.
+    """
+    findings = Findings()
+    raw = READERS[config.kind].read(config, data_home, findings)
+    return validated(raw, name=config.name, missing_relevant=config.missing_relevant, findings=findings)
+
+
+def fingerprint(config: DatasetConfig, *, data_home: Path) -> str:
+    """Hex SHA-256 that changes whenever `load_collection` would give something else; parses nothing.
+
+    It covers the source's contents, not its place, and the settings that decide what becomes of them. The errors are
+    those of a missing or unreadable source.
+    """
+    source = READERS[config.kind].identity(config, data_home)
+    return sha256_json([VERSION, config.name, config.split, config.missing_relevant, source])
+
+
+def generations_folder(config: DatasetConfig, *, data_home: Path) -> Path | None:
+    """The folder with the texts recorded for this data set (`generations/` beside its files); None if it has none."""
+    return READERS[config.kind].generations(config, data_home)

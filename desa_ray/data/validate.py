@@ -1,0 +1,129 @@
+"""From raw rows to a `Collection`, or every reason why not (SPEC section 1), reported together.
+
+Refused are ids that cannot be told apart, stored or ordered, and judgments that point nowhere. Oddities that retrieval
+copes with (empty texts, unjudged queries) are kept and counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import polars as pl
+
+from desa_ray.data.raw import RawCollection
+from desa_ray.errors import DesaError
+from desa_ray.lines import Findings, has_lone_surrogate
+from desa_ray.types import Collection
+
+MAX_ID_BYTES = 32_766  # Lucene's longest term
+
+
+def validated(raw: RawCollection, *, name: str, missing_relevant: str, findings: Findings) -> Collection:
+    """The collection of these rows: joined texts, UTF-8 order, judgments that the corpus can meet.
+
+    Args:
+        raw: rows as read.
+        name: the data set's name.
+        missing_relevant: `error`, or `drop` to leave out positive judgments of documents that the corpus lacks.
+        findings: what reading found wrong already; complaints of this function join it.
+
+    Raises:
+        Problems: everything in `findings`.
+    """
+    documents = [(key, f"{title} {text}" if title else text) for key, title, text in raw.documents]
+    known_documents = _check_texts(f"{name} corpus", "document", documents, findings)
+    known_queries = _check_texts(f"{name} queries", "query", raw.queries, findings)
+    qrels, counts = _check_qrels(
+        raw,
+        name=name,
+        missing_relevant=missing_relevant,
+        documents=known_documents,
+        queries=known_queries,
+        findings=findings,
+    )
+    findings.raise_if_any()
+
+    answered = {query for (query, _), grade in qrels.items() if grade > 0}
+    counts |= {
+        "empty_documents": sum(not text.strip() for _, text in documents),
+        "empty_queries": sum(not text.strip() for _, text in raw.queries),
+        "queries_without_positive": len(known_queries - answered),
+    }
+    judgments = sorted((query, document, grade) for (query, document), grade in qrels.items())
+    return Collection(
+        name,
+        _text_frame(documents),
+        _text_frame(raw.queries),
+        pl.DataFrame(judgments, {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32}, orient="row"),
+        raw.counts | counts,
+    )
+
+
+def _text_frame(rows: list[tuple[str, str]]) -> pl.DataFrame:
+    ordered = sorted(rows)  # by code points, which is the order of their UTF-8 bytes
+    columns = {"id": [key for key, _ in ordered], "text": [text for _, text in ordered]}
+    return pl.DataFrame(columns, {"id": pl.String, "text": pl.String})
+
+
+def _check_texts(where: str, kind: str, rows: list[tuple[str, str]], findings: Findings) -> set[str]:
+    """Checks ids and texts of documents or queries; the set of ids."""
+    if not rows:
+        findings.add(DesaError("empty: not one row", where=where))
+    times = Counter(key for key, _ in rows)
+    findings.items(where, f"duplicate {kind} ids", sorted(key for key, n in times.items() if n > 1))
+    if empty := times[""]:
+        findings.add(DesaError(f"empty {kind} ids ({empty})", where=where))
+    findings.items(where, f"{kind} ids with a lone surrogate", [key for key in times if has_lone_surrogate(key)])
+    findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", [key for key in times if _too_long(key)])
+    broken = [key for key, text in rows if has_lone_surrogate(text)]
+    findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken)
+    return set(times)
+
+
+def _too_long(key: str) -> bool:
+    return len(key) > MAX_ID_BYTES // 4 and len(key.encode(errors="surrogatepass")) > MAX_ID_BYTES
+
+
+def _check_qrels(
+    raw: RawCollection,
+    *,
+    name: str,
+    missing_relevant: str,
+    documents: set[str],
+    queries: set[str],
+    findings: Findings,
+) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
+    """(query, document) -> grade, at least 0, for judgments of documents that the corpus holds; and counts."""
+    where = f"{name} qrels"
+    qrels: dict[tuple[str, str], int] = {}
+    contradictory: dict[tuple[str, str], None] = {}
+    for query, document, grade in raw.qrels:
+        effective = max(grade, 0)  # grades <= 0 count as 0
+        if qrels.setdefault((query, document), effective) != effective:
+            contradictory[query, document] = None
+    findings.items(where, "judgments with contradictory grades", _pairs(contradictory))
+    findings.items(
+        where, "judged queries that are not in the queries file", sorted({query for query, _ in qrels} - queries)
+    )
+
+    absent = {pair: grade for pair, grade in qrels.items() if pair[1] not in documents}
+    missing = [pair for pair, grade in absent.items() if grade > 0]
+    if missing_relevant == "error":
+        findings.items(
+            where,
+            "relevant documents that the corpus lacks (query/document)",
+            _pairs(missing),
+            mend="complete the corpus, or set dataset.missing_relevant=drop to leave these judgments out",
+        )
+    kept = {pair: grade for pair, grade in qrels.items() if pair not in absent}
+    if not any(grade > 0 for grade in kept.values()) and not (missing and missing_relevant == "error"):
+        findings.add(DesaError("not one positive judgment, so nothing could be evaluated", where=where))
+    return kept, {
+        "missing_relevant_dropped": len(missing),
+        "missing_nonrelevant_dropped": len(absent) - len(missing),
+        "duplicate_judgments": len(raw.qrels) - len(qrels),
+        "negative_grades": sum(grade < 0 for _, _, grade in raw.qrels),
+    }
+
+
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [f"{query}/{document}" for query, document in sorted(pairs)]

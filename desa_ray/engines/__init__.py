@@ -1,0 +1,1 @@
+"""Engines: one heavy library a file, each behind a small typed protocol."""

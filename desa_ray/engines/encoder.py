@@ -1,0 +1,102 @@
+"""The dense encoder that the rest of the platform sees: who it is (for keys) and how to load it.
+
+`encoder_identity` reads files and no model, so a plan knows early that weights are missing; `load_encoder` starts the
+engine, in the process that encodes. The query prefix is part of the text that callers pass, never added in here.
+"""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from desa_ray.config import EncoderConfig
+from desa_ray.engines.model_files import find_model, read_architecture, sha256_file
+from desa_ray.errors import DesaError
+from desa_ray.types import sha256_json
+
+VERSIONS = {"onnx": 1, "sentence_transformers": 1}  # raise one when that engine computes other bits from equal files
+
+
+class Encoder(Protocol):
+    """An engine that turns texts into unit vectors.
+
+    Attributes:
+        dimension: length of a vector.
+        block_size: texts must come in whole blocks counted from text 0 (the last may be shorter); 1: as they like.
+    """
+
+    dimension: int
+    block_size: int
+
+    def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
+        """float32 [len(texts), dimension], rows of length one in the order of `texts`; `names` are for errors."""
+        ...
+
+
+def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, str | int]:
+    """Everything that decides an encoder's vectors, for artifact keys: contents and settings, no paths.
+
+    Raises:
+        DesaError: the engine or a file of the model is missing, or the settings do not fit the model.
+    """
+    _require_engine(config)
+    files = find_model(config, model_home)
+    identity: dict[str, str | int] = {
+        "backend": config.backend,
+        "version": VERSIONS[config.backend],
+        "model": config.model,
+        "revision": config.revision or "",
+        "weights_sha256": sha256_file(files.weights),
+        "tokenizer_sha256": sha256_file(files.tokenizer),
+        "pooling": config.pooling,
+        "max_tokens": config.max_tokens,
+        "normalisation": "l2",
+    }
+    if config.backend == "sentence_transformers":
+        assert files.config is not None
+        return identity | {"architecture_sha256": sha256_file(files.config), "block_size": config.block_size}
+    if files.config is not None:
+        architecture = read_architecture(files.config)
+        if config.max_tokens > architecture.positions // 8 * 8:
+            raise DesaError(
+                f"max_tokens={config.max_tokens}, but {config.model} has {architecture.positions} positions",
+                where=f"encoder {config.name}",
+                mend="lower encoder.max_tokens",
+            )
+        identity["architecture_sha256"] = sha256_json(asdict(architecture))
+    return identity
+
+
+def load_encoder(config: EncoderConfig, *, threads: int, model_home: Path, batch_size: int = 8) -> Encoder:
+    """Start the engine of `config.backend`.
+
+    Args:
+        threads: CPU threads of the engine.
+        model_home: folder for what is made once per model (converted graphs), and for models put there by hand.
+        batch_size: texts a run of an ONNX graph; changes no bit.
+
+    Raises:
+        DesaError: as `encoder_identity`, or a file of the model cannot be read.
+    """
+    _require_engine(config)
+    files = find_model(config, model_home)
+    if config.backend == "sentence_transformers":
+        from desa_ray.engines.torch_encoder import TorchEncoder
+
+        return TorchEncoder(config, files, threads=threads)
+    from desa_ray.engines.onnx_encoder import OnnxEncoder
+
+    return OnnxEncoder(config, files, threads=threads, model_home=model_home, batch_size=batch_size)
+
+
+def _require_engine(config: EncoderConfig) -> None:
+    if config.backend == "sentence_transformers" and importlib.util.find_spec("sentence_transformers") is None:
+        raise DesaError(
+            "encoder.backend=sentence_transformers needs sentence-transformers and torch, which are not installed",
+            where=f"encoder {config.name}",
+            mend="install the gpu extra (desa-ray[gpu]), or set encoder.backend=onnx and encoder.path to a folder with "
+            "model.safetensors",
+        )

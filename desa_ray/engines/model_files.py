@@ -1,0 +1,181 @@
+"""Where an encoder's files lie: a folder, an installed package, the model home, or the hub at a pinned revision.
+
+Nothing here loads a model. An explicit `encoder.path` is final: it never falls back to other weights. Without it the
+first place that has the weights wins, and a search without success is one error that lists every place.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from desa_ray.config import EncoderConfig
+from desa_ray.errors import DesaError
+
+TOKENIZER, CONFIG = "tokenizer.json", "config.json"
+WEIGHTS = {
+    "onnx": ("model.safetensors",),
+    "sentence_transformers": ("model.safetensors", "pytorch_model.bin"),
+}
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Paths of one model. `config` is None for a ready-made ONNX graph, which holds its own architecture."""
+
+    weights: Path
+    tokenizer: Path
+    config: Path | None
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def find_model(config: EncoderConfig, model_home: Path) -> ModelFiles:
+    """The files of `config`'s model: from `encoder.path`, else `package`, else `model_home/NAME`, else the hub.
+
+    Raises:
+        DesaError: nothing found; names the files looked for, every place looked in, and the mend.
+    """
+    names = (config.weights,) if config.weights else WEIGHTS[config.backend]
+    looked: list[str] = []
+    if config.path:
+        weights = _first(Path(config.path).expanduser(), names, looked, "encoder.path")
+    else:
+        weights = _search(config, names, model_home, looked)
+    if weights is None:
+        raise _missing(config, " or ".join(names), looked, model_home)
+    ready_made = weights.suffix == ".onnx"
+    if ready_made and config.backend != "onnx":
+        raise DesaError(f"{weights.name} needs encoder.backend=onnx", where=f"encoder {config.name}")
+    return ModelFiles(
+        weights=weights,
+        tokenizer=_beside(weights, TOKENIZER, config, model_home),
+        config=None if ready_made else _beside(weights, CONFIG, config, model_home),
+    )
+
+
+def _search(config: EncoderConfig, names: Sequence[str], model_home: Path, looked: list[str]) -> Path | None:
+    if config.package and (found := _in_package(config.package, names, looked)):
+        return found
+    if found := _first(model_home / config.name, names, looked, "model home"):
+        return found
+    return _from_hub(config, names, looked) if config.revision else None
+
+
+def _beside(weights: Path, name: str, config: EncoderConfig, model_home: Path) -> Path:
+    """`name` in the folder of the weights; a hub snapshot fetches it, `tokenizer_package` may bring a tokenizer."""
+    looked: list[str] = []
+    found = _first(weights.parent, (name,), looked, "beside the weights")
+    if found is None and name == TOKENIZER and config.tokenizer_package:
+        found = _in_package(config.tokenizer_package, (name,), looked)
+    if found is None and config.revision and config.revision == weights.parent.name:  # a hub snapshot's folder
+        found = _from_hub(config, (name,), looked)
+    if found is None:
+        raise _missing(config, name, looked, model_home)
+    return found
+
+
+def _first(folder: Path, names: Sequence[str], looked: list[str], what: str) -> Path | None:
+    looked.append(f"folder {folder} ({what})")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _in_package(package: str, names: Sequence[str], looked: list[str]) -> Path | None:
+    """A file of an installed distribution, found through its file list: importing it could import torch."""
+    try:
+        distribution = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        looked.append(f"package {package} (not installed)")
+        return None
+    looked.append(f"package {package} {distribution.version}")
+    listed_files = {file.name: file for file in distribution.files or ()}
+    paths = (Path(str(distribution.locate_file(listed_files[name]))) for name in names if name in listed_files)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _from_hub(config: EncoderConfig, names: Sequence[str], looked: list[str]) -> Path | None:
+    """The first of `names` in the hub's cache, else downloaded, always at the pinned revision."""
+    import huggingface_hub as hub
+    from huggingface_hub import constants
+    from huggingface_hub.errors import EntryNotFoundError
+
+    repository, revision = config.model, config.revision
+    assert revision is not None
+    for name in names:
+        cached = hub.try_to_load_from_cache(repository, name, revision=revision)
+        if isinstance(cached, str):
+            return Path(cached)
+    place = f"hub {repository} at {revision[:12]}"
+    if constants.HF_HUB_OFFLINE:
+        looked.append(f"{place} (only its cache {constants.HF_HUB_CACHE}, as HF_HUB_OFFLINE is set)")
+        return None
+    reason = "no such file"
+    for name in names:
+        try:
+            # One request without retries tells a machine without network at once; the download alone takes 25 s.
+            hub.get_hf_file_metadata(hub.hf_hub_url(repository, name, revision=revision))
+            return Path(hub.hf_hub_download(repository, name, revision=revision))
+        except EntryNotFoundError:
+            continue
+        except Exception as error:  # whatever the HTTP library raises: unreachable, refused, cut off
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            break
+    looked.append(f"{place} ({reason})")
+    return None
+
+
+def _missing(config: EncoderConfig, wanted: str, looked: list[str], model_home: Path) -> DesaError:
+    if config.path:
+        mends = [f"set encoder.path to a folder with {wanted}"]
+    else:
+        mends = [f"put the model's folder at {model_home / config.name}", "set encoder.path to it"]
+        mends += [f"install the package {config.package}"] if config.package else []
+        mends += ["run once with network access and HF_HUB_OFFLINE unset"] if config.revision else []
+    return DesaError(
+        f"{wanted} not found; looked in {', '.join(looked)}",
+        where=f"encoder {config.name}",
+        mend=", or ".join(mends),
+    )
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The part of a BERT `config.json` that decides what its weights compute."""
+
+    layers: int
+    heads: int
+    hidden: int
+    positions: int
+    layer_norm_epsilon: float
+
+
+def read_architecture(path: Path) -> Architecture:
+    """Read `config.json`; refuses what the ONNX conversion would compute wrongly.
+
+    Raises:
+        DesaError: unreadable, a field is missing, or not a plain BERT encoder.
+    """
+    mend = "use encoder.backend=sentence_transformers for other architectures"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        needed = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
+        for key, value in needed.items():
+            if values.get(key, value) != value:
+                raise DesaError(
+                    f"{key} is {values[key]!r}, only {value!r} can be converted", where=str(path), mend=mend
+                )
+        return Architecture(
+            layers=values["num_hidden_layers"],
+            heads=values["num_attention_heads"],
+            hidden=values["hidden_size"],
+            positions=values["max_position_embeddings"],
+            layer_norm_epsilon=values["layer_norm_eps"],
+        )
+    except (ValueError, KeyError, AttributeError) as error:
+        raise DesaError(f"not a BERT configuration: {error!r}", where=str(path), mend=mend) from None

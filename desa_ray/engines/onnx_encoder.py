@@ -1,0 +1,184 @@
+"""Dense vectors on the CPU with onnxruntime, bit for bit the same whatever the batch, order, neighbours or threads.
+
+How: a text's tokens are padded to the next multiple of eight and batched only with texts of equal padded length, so
+that the graph sees shapes that the text alone decides; the graph ends at the hidden states, and each text is pooled by
+itself, in float64, over its own tokens.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+from tokenizers import Tokenizer
+
+from desa_ray.config import EncoderConfig
+from desa_ray.engines.encoder import VERSIONS
+from desa_ray.engines.model_files import ModelFiles, read_architecture, sha256_file
+from desa_ray.engines.vectors import check_unit_rows
+from desa_ray.errors import DesaError
+from desa_ray.types import sha256_json
+
+PAD_MULTIPLE = 8
+
+
+class OnnxEncoder:
+    """Encodes texts with one onnxruntime session of `threads` threads.
+
+    Attributes:
+        dimension: length of a vector.
+        block_size: 1, as every text is encoded by itself.
+    """
+
+    block_size = 1
+
+    def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int, model_home: Path, batch_size: int):
+        self._pool = POOLING[config.pooling]
+        self._batch_size = batch_size
+        self._tokenizer = _tokenizer(files.tokenizer, config.max_tokens)
+        self._session = _session(_graph(files, model_home), threads, files.weights)
+        self._hidden, self.dimension = _hidden_output(self._session, files.weights)
+
+    def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
+        """Unit vectors, float32 [len(texts), dimension], in the order of `texts`.
+
+        Args:
+            names: identifiers of the texts for error messages.
+
+        Raises:
+            DesaError: a vector is not finite or has no length; names its text.
+        """
+        tokens = [self._tokenizer.encode(text).ids for text in texts]
+        vectors_ND = np.empty((len(texts), self.dimension), np.float32)
+        for batch in _batches([len(ids) for ids in tokens], self._batch_size):
+            ids_BT, mask_BT = _padded([tokens[row] for row in batch])
+            hidden_BTD = np.asarray(
+                self._session.run([self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT})[0]
+            )
+            for row, hidden_TD in zip(batch, hidden_BTD, strict=True):
+                pooled_D = self._pool(hidden_TD[: len(tokens[row])])
+                with np.errstate(invalid="ignore", divide="ignore"):  # a vector without length is found below, by name
+                    vectors_ND[row] = pooled_D / np.sqrt(np.sum(pooled_D * pooled_D))
+        check_unit_rows(vectors_ND, len(texts), self.dimension, names=names)
+        return vectors_ND
+
+
+def _mean(hidden_TD: np.ndarray) -> np.ndarray:
+    return hidden_TD.mean(axis=0, dtype=np.float64)
+
+
+def _first_token(hidden_TD: np.ndarray) -> np.ndarray:
+    return hidden_TD[0].astype(np.float64)
+
+
+POOLING = {"mean": _mean, "cls": _first_token}
+
+
+def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+    """Row numbers, at most `batch_size` together, of texts with equal padded length; long texts first.
+
+    Long first: a machine with too little memory fails at once, and later batches fit what is already allocated.
+    """
+    groups: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths):
+        groups.setdefault(-(-length // PAD_MULTIPLE), []).append(row)
+    for _, rows in sorted(groups.items(), reverse=True):
+        for start in range(0, len(rows), batch_size):
+            yield rows[start : start + batch_size]
+
+
+def _padded(tokens: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids and mask, int64 [B, T], T the next multiple of eight; what pads is masked, so its id is any id."""
+    length = -(-len(tokens[0]) // PAD_MULTIPLE) * PAD_MULTIPLE
+    ids_BT = np.zeros((len(tokens), length), np.int64)
+    mask_BT = np.zeros_like(ids_BT)
+    for row, ids in enumerate(tokens):
+        ids_BT[row, : len(ids)] = ids
+        mask_BT[row, : len(ids)] = 1
+    return ids_BT, mask_BT
+
+
+def _tokenizer(path: Path, max_tokens: int) -> Tokenizer:
+    """The model's tokenizer with our own truncation: files ship settings of their own (MiniLM: cut and pad at 128)."""
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise DesaError(f"not a readable tokenizer: {error}", where=str(path), mend="fetch it anew") from None
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=max_tokens)
+    return tokenizer
+
+
+def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    # Threads that wait without spinning: beside other processes, spinning halved the texts per CPU-second.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Shapes vary, and both of these keep memory for every shape seen; without them the speed is the same.
+    options.enable_mem_pattern = options.enable_cpu_mem_arena = False
+    try:
+        return ort.InferenceSession(
+            graph if isinstance(graph, bytes) else str(graph), options, ["CPUExecutionProvider"]
+        )
+    except Exception as error:  # onnxruntime has one class an error code, all derived from Exception alone
+        raise DesaError(f"not a readable ONNX graph: {error}", where=str(weights), mend="fetch it anew") from None
+
+
+def _hidden_output(session: ort.InferenceSession, weights: Path) -> tuple[str, int]:
+    """Name and width of the graph's one float output [batch, length, width]; a ready-made graph may have others."""
+    inputs = {value.name for value in session.get_inputs()}
+    outputs = [value for value in session.get_outputs() if value.type == "tensor(float)" and len(value.shape) == 3]
+    if inputs != {"input_ids", "attention_mask"} or len(outputs) != 1 or not isinstance(outputs[0].shape[2], int):
+        raise DesaError(
+            f"a graph from {sorted(inputs)} to {[(value.name, value.shape) for value in session.get_outputs()]}",
+            where=str(weights),
+            mend="give safetensors, or a graph from input_ids and attention_mask to one float [batch, length, width]",
+        )
+    return outputs[0].name, outputs[0].shape[2]
+
+
+def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
+    """The ready-made graph's path, else the converted graph's bytes, converted once per content and kept.
+
+    The kept copy counts only if it has the hash that was written after it; anything else is converted anew.
+    """
+    if files.config is None:
+        return files.weights
+    architecture = read_architecture(files.config)
+    key = sha256_json([VERSIONS["onnx"], sha256_file(files.weights), asdict(architecture)])
+    kept, digest = model_home / f"bert-{key[:12]}.onnx", model_home / f"bert-{key[:12]}.sha256"
+    try:
+        graph = kept.read_bytes()
+        if digest.read_text(encoding="ascii") == hashlib.sha256(graph).hexdigest():
+            return graph
+    except (FileNotFoundError, UnicodeDecodeError):
+        pass  # never converted, or cut off between the two files
+
+    from desa_ray.engines.bert_onnx import convert
+
+    graph = convert(files.weights, architecture)
+    try:
+        model_home.mkdir(parents=True, exist_ok=True)
+        _write(kept, graph)
+        _write(digest, hashlib.sha256(graph).hexdigest().encode())
+    except OSError as error:
+        raise DesaError(f"cannot keep the converted model: {error}", where=str(kept), mend="make it writable") from None
+    return graph
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of `data` or nothing under the final name, also with several writers and a crash."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,98 @@
+"""Prompts as data: `prompts/<name>.yaml` holds the words, where they come from, and how they are decoded.
+
+A prompt asks for `requests` outputs of `texts_per_request` texts each for every query and draw. Templates are keyed by
+data set, `default` serving all others, and hold `{query}` (the text as it is) or `{query_json}` (as a JSON string).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import yaml
+
+from desa_ray.errors import DesaError
+from desa_ray.types import canonical_json, sha256_json
+
+FOLDER = Path(__file__).with_name("prompts")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt.
+
+    Attributes:
+        name: its name in records and recordings.
+        source: where the words come from; not part of the hash.
+        system: system text, "" for none.
+        user: data set name or `default` -> template.
+        requests: outputs asked for a query and draw, each under its own seed.
+        texts_per_request: texts in one output.
+        structured: the output must be a JSON array of exactly `texts_per_request` strings.
+        max_new_tokens, temperature, top_p, top_k: decoding.
+        max_words: each text is cut after so many words; None for no cut.
+    """
+
+    name: str
+    source: str
+    system: str
+    user: Mapping[str, str]
+    requests: int
+    texts_per_request: int
+    structured: bool
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    max_words: int | None = None
+
+    def __post_init__(self) -> None:
+        assert "default" in self.user, f"{self.name}: no default template"
+        for dataset, template in self.user.items():
+            placeholders = template.count("{query}") + template.count("{query_json}")
+            assert placeholders == 1, f"{self.name}: the template {dataset} must hold the query once"
+
+    @property
+    def text_count(self) -> int:
+        """Texts a query and draw."""
+        return self.requests * self.texts_per_request
+
+    @cached_property
+    def hash(self) -> str:
+        """Hex SHA-256 of everything that decides what is generated."""
+        return sha256_json({key: value for key, value in asdict(self).items() if key != "source"})
+
+    def messages(self, query: str, dataset: str) -> list[dict[str, str]]:
+        """The chat turns of one request; the model's own chat template makes text of them."""
+        template = self.user.get(dataset, self.user["default"])
+        if "{query_json}" in template:
+            user = template.replace("{query_json}", canonical_json(query))
+        else:
+            user = template.replace("{query}", query)
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return [*system, {"role": "user", "content": user}]
+
+    def cut(self, text: str) -> str:
+        """The text up to the end of its `max_words`-th word (words are divided by white space)."""
+        if self.max_words is None:
+            return text
+        words = re.match(rf"\s*(?:\S+\s+){{{self.max_words - 1}}}\S+", text)
+        return words.group() if words else text
+
+
+def prompt_names() -> list[str]:
+    """The names `load_prompt` knows."""
+    return sorted(file.stem for file in FOLDER.glob("*.yaml"))
+
+
+@cache
+def load_prompt(name: str) -> Prompt:
+    """The prompt of that name.
+
+    Raises:
+        DesaError: there is none; lists those there are.
+    """
+    if name not in prompt_names():
+        raise DesaError(f"unknown prompt {name!r}", where="method.prompt", mend=f"choose {', '.join(prompt_names())}")
+    return Prompt(name=name, **yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))

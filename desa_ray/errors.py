@@ -1,0 +1,59 @@
+"""The errors a user meets: one sentence that says what is wrong, where, and how to mend it.
+
+`DesaError` is for everything a user can cause or mend (input, configuration, environment); `assert` stays for our own
+mistakes. Several findings travel together as `Problems`, so that a plan reports all of them at once.
+"""
+
+from collections.abc import Iterable
+
+
+class DesaError(Exception):
+    """A user-facing error. `str(error)` is one line: `where: what (mend)`.
+
+    Args:
+        what: what is wrong, with the offending value.
+        where: file and line, configuration key, artifact or query; empty where there is no place to name.
+        mend: what to do about it, as an imperative.
+    """
+
+    def __init__(self, what: str, *, where: str = "", mend: str = ""):
+        super().__init__(what, where, mend)
+        self.what, self.where, self.mend = what, where, mend
+
+    def __reduce__(self):
+        # Errors cross process borders; keyword-only fields need a constructor of their own.
+        return (_rebuild, (type(self), self.args, self.__dict__))
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text} ({self.mend})" if self.mend else text
+
+
+class Problems(DesaError):
+    """Several independent errors, reported together; one line each."""
+
+    def __init__(self, problems: Iterable[DesaError]):
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class CorruptArtifact(DesaError):
+    """A stored file whose bytes are not those its manifest recorded."""
+
+
+class PoisonShard(DesaError):
+    """A shard that failed as often as the run allows; names the shard and its last error."""
+
+
+def _rebuild(kind: type[DesaError], args: tuple, state: dict) -> DesaError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+def listed(names: Iterable[object], limit: int = 10) -> str:
+    """`a, b, c and 7 more`: names for an error message, in the given order."""
+    names = [str(name) for name in names]
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -1,0 +1,134 @@
+"""The collection in the store: three artifacts addressed by their own content, and readers for workers.
+
+Whatever a collection came from (folder, zip, hub, demo), its corpus, queries and judgments are keyed by the hash of
+their rows. Thus a corpus keeps its vectors when only its judgments change, and a zip and its folder are one corpus.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from desa_ray.config import DatasetConfig
+from desa_ray.data import fingerprint, load_collection
+from desa_ray.pipeline.stage import Finished, Shard, Stage, bounds, shards_of, stored_layout
+from desa_ray.store.artifacts import Store
+from desa_ray.store.tables import read_table, write_table
+from desa_ray.types import Collection
+
+DOCUMENTS = pl.Schema({"id": pl.String, "text": pl.String})
+QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
+ROWS_A_PART = 65_536
+PART = "part-{}.parquet"
+
+
+@lru_cache(maxsize=2)
+def _loaded(config: DatasetConfig, data_home: str) -> Collection:
+    return load_collection(config, data_home=Path(data_home))
+
+
+@dataclass(frozen=True)
+class TableWork:
+    """Writes one table of a collection (`documents`, `queries` or `qrels`) from its source."""
+
+    table: str
+    config: DatasetConfig
+    data_home: str
+    pool: None = None
+
+    def _frame(self) -> pl.DataFrame:
+        return getattr(_loaded(self.config, self.data_home), self.table)
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(self._frame().height, ROWS_A_PART)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, PART)
+
+    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
+        rows = self._frame()[shard.start : shard.stop]
+        write_table(stage.artifact(store), shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return Finished(stage.params["content"], {"rows": layout["bounds"][-1]})
+
+
+@dataclass(frozen=True)
+class CollectionWork:
+    """Remembers what a source contained, so that an unchanged source is not parsed and validated again."""
+
+    config: DatasetConfig
+    data_home: str
+    pool: None = None
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": [0, 0]}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return []
+
+    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
+        raise AssertionError("a collection record has no shards")
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        found = _loaded(self.config, self.data_home)
+        hashes = {"corpus": found.corpus_hash, "queries": found.queries_hash, "qrels": found.qrels_hash}
+        sizes = {"documents": found.documents.height, "queries": found.queries.height, "qrels": found.qrels.height}
+        return Finished(stage.key.digest, {**sizes, **found.counts}, {"tables": hashes})
+
+
+@dataclass(frozen=True)
+class CollectionStages:
+    """A collection as the graph sees it.
+
+    Attributes:
+        documents, queries, qrels: the stages that hold the tables.
+        counts: table sizes and what validation noticed.
+    """
+
+    name: str
+    documents: Stage
+    queries: Stage
+    qrels: Stage
+    counts: Mapping[str, int]
+
+
+def record_stage(config: DatasetConfig, data_home: Path) -> Stage:
+    """The stage whose manifest says what the source of `config` contains."""
+    print_ = fingerprint(config, data_home=data_home)
+    params = {"source": print_, "missing_relevant": config.missing_relevant, "split": config.split}
+    return Stage("collection", 1, params, CollectionWork(config, str(data_home)), label=config.name)
+
+
+def collection_stages(config: DatasetConfig, record: Mapping[str, Any], data_home: Path) -> CollectionStages:
+    """The table stages behind a stored collection record (its manifest)."""
+
+    def table(stage: str, attribute: str) -> Stage:
+        work = TableWork(attribute, config, str(data_home))
+        return Stage(stage, 1, {"content": record["meta"]["tables"][stage]}, work, label=config.name)
+
+    return CollectionStages(
+        config.name,
+        table("corpus", "documents"),
+        table("queries", "queries"),
+        table("qrels", "qrels"),
+        record["counts"],
+    )
+
+
+def read_rows(store: Store, stage: Stage, start: int = 0, stop: int | None = None) -> pl.DataFrame:
+    """Rows `start:stop` of a table stage; touches only the parts that hold them."""
+    artifact = stage.artifact(store)
+    edges = stored_layout(store, stage)["bounds"]
+    stop = edges[-1] if stop is None else stop
+    schema = QRELS if stage.name == "qrels" else DOCUMENTS
+    frames = [read_table(artifact, PART.format("00000"), schema)[:0]]
+    for number, (first, last) in enumerate(pairwise(edges)):
+        if first < stop and last > start:
+            frame = read_table(artifact, PART.format(f"{number:05d}"), schema)
+            frames.append(frame[max(start - first, 0) : stop - first])
+    return pl.concat(frames)

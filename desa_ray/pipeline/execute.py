@@ -1,0 +1,119 @@
+"""Runs a plan: every missing stage once, inputs first; a stored shard is never computed again.
+
+A stage is *there* when its manifest is, and when the manifest's note of its inputs' content agrees with the inputs
+that are stored now. The second half matters where one input was recomputed to other bits (another CPU, say): what was
+built on the old bits is then built again, rather than silently mixed.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from desa_ray.pipeline.executor import Executor
+from desa_ray.pipeline.provenance import provenance
+from desa_ray.pipeline.stage import Stage, Task, ancestors
+from desa_ray.store.artifacts import Store
+
+
+class Progress(Protocol):
+    """Told what happens, shows it or not."""
+
+    def begin(self, stage: Stage, shards: int, stored: int) -> None: ...
+
+    def advance(self, stage: Stage) -> None: ...
+
+    def end(self, stage: Stage, seconds: float) -> None: ...
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def begin(self, stage: Stage, shards: int, stored: int) -> None: ...
+
+    def advance(self, stage: Stage) -> None: ...
+
+    def end(self, stage: Stage, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did: stages computed now, and stages found in the store or not needed."""
+
+    computed: list[Stage]
+    reused: list[Stage]
+
+
+def present(store: Store, stage: Stage) -> bool:
+    """True when the stage's artifact is whole and was built from the inputs as they are stored now."""
+    artifact = stage.artifact(store)
+    if not artifact.exists():
+        return False
+    noted: Mapping[str, str] = artifact.manifest()["meta"]["inputs"]
+    for role, source in stage.inputs.items():
+        upstream = source.artifact(store)
+        if upstream.exists() and upstream.manifest()["content"] != noted[role]:
+            return False
+    return True
+
+
+def missing(store: Store, targets: Sequence[Stage]) -> list[Stage]:
+    """The stages that must be computed for the targets, inputs first; a stored stage needs none of its inputs."""
+    needed: dict[str, Stage] = {}
+    verdicts: dict[str, bool] = {}
+
+    def visit(stage: Stage) -> None:
+        digest = stage.key.digest
+        if digest in verdicts:
+            return
+        verdicts[digest] = present(store, stage)
+        if not verdicts[digest]:
+            for source in stage.inputs.values():
+                visit(source)
+            needed[digest] = stage
+
+    for target in targets:
+        visit(target)
+    return list(needed.values())
+
+
+def execute(store: Store, targets: Sequence[Stage], executor: Executor, progress: Progress) -> Outcome:
+    """Compute what is missing for `targets`.
+
+    A file whose bytes no longer match their hash stops the run by name; a store opened with `repair` drops it when the
+    plan meets it, and only that part is computed again.
+    """
+    todo = missing(store, targets)
+    for stage in todo:
+        run_stage(store, stage, executor, progress)
+    computed = {stage.key.digest for stage in todo}
+    return Outcome(todo, [stage for stage in ancestors(targets) if stage.key.digest not in computed])
+
+
+def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress) -> None:
+    """Compute the shards that are not stored, then publish the manifest."""
+    started = time.perf_counter()
+    artifact = stage.artifact(store)
+    if artifact.exists():  # whole, but built from other inputs
+        artifact.discard()
+    contents = {role: source.artifact(store).manifest()["content"] for role, source in stage.inputs.items()}
+    layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
+    if layout["inputs"] != contents:  # half built from other inputs
+        artifact.discard()
+        layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
+    shards = stage.work.shards(layout)
+    open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
+    progress.begin(stage, len(shards), len(shards) - len(open_shards))
+    tasks = [Task(stage, shard) for shard in open_shards]
+    if stage.work.pool is None:
+        for task in tasks:
+            stage.work.run(None, store, stage, task.shard)
+            progress.advance(stage)
+    elif tasks:
+        executor.map(stage.work.pool, tasks, lambda task: progress.advance(task.stage))
+    finished = stage.work.finish(store, stage, layout)
+    seconds = time.perf_counter() - started
+    meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}
+    meta |= {**provenance(), **finished.meta}
+    artifact.finish(finished.content, counts=finished.counts, meta=meta)
+    progress.end(stage, seconds)

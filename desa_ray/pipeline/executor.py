@@ -1,0 +1,85 @@
+"""Who runs shards: an executor maps tasks over a pool of workers, in any order, each task exactly once.
+
+`SerialExecutor` needs no cluster: it is the reference whose bytes the Ray executor must reproduce, and the easiest
+place to debug. Engines that must not share a process (the JVM) get a spawned child each.
+"""
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol
+
+from desa_ray.errors import PoisonShard
+from desa_ray.pipeline.stage import Pool, Task
+from desa_ray.store.artifacts import Store
+
+
+class Worker:
+    """An engine, loaded once by the first task (so that its error is that task's), and the store it works on."""
+
+    def __init__(self, pool: Pool, store_root: str):
+        self.pool, self.store = pool, Store(store_root)
+        self.engine: Any = None
+
+    def run(self, task: Task) -> None:
+        if self.engine is None:
+            self.engine = self.pool.factory()
+        task.stage.work.run(self.engine, self.store, task.stage, task.shard)
+
+
+class Executor(Protocol):
+    """Runs tasks on the workers of a pool; returns when all are done or raises the first lasting failure."""
+
+    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class SerialExecutor:
+    """One shard after another in this process (isolated pools: in one child process each)."""
+
+    def __init__(self, store_root: str):
+        self.store_root = store_root
+        self.workers: dict[str, Worker] = {}
+        self.children: dict[str, ProcessPoolExecutor] = {}
+
+    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+        for task in tasks:
+            if pool.isolated:
+                self._run_in_child(pool, task)
+            else:
+                if pool.name not in self.workers:
+                    self.workers[pool.name] = Worker(pool, self.store_root)
+                self.workers[pool.name].run(task)
+            done(task)
+
+    def _run_in_child(self, pool: Pool, task: Task) -> None:
+        if pool.name not in self.children:
+            self.children[pool.name] = ProcessPoolExecutor(
+                1, multiprocessing.get_context("spawn"), initializer=_start_child, initargs=(pool, self.store_root)
+            )
+        try:
+            self.children[pool.name].submit(_run_child, task).result()
+        except BrokenProcessPool as error:
+            del self.children[pool.name]
+            raise PoisonShard(
+                "the process that computed it died", where=str(task), mend="look for an out-of-memory kill, then rerun"
+            ) from error
+
+    def close(self) -> None:
+        for child in self.children.values():
+            child.shutdown(cancel_futures=True)
+        self.children.clear()
+        self.workers.clear()
+
+
+_child: dict[str, Worker] = {}
+
+
+def _start_child(pool: Pool, store_root: str) -> None:
+    _child["worker"] = Worker(pool, store_root)
+
+
+def _run_child(task: Task) -> None:
+    _child["worker"].run(task)

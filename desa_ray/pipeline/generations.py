@@ -1,0 +1,121 @@
+"""Generated texts in the store: one artifact a (queries, prompt, generator, draw), rows in query order.
+
+A stored output is the record: whatever made it (a recording, an engine), later stages read it here and nothing is ever
+generated twice. Draws are separate artifacts, so that a run with more draws keeps those it has.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from desa_ray.engines.generation import GENERATION_SCHEMA
+from desa_ray.engines.prompts import load_prompt
+from desa_ray.engines.recorded_generator import RecordedGenerations, read_recorded
+from desa_ray.pipeline.collection import read_rows
+from desa_ray.pipeline.stage import Finished, Shard, Stage, bounds, shards_of, stored_layout
+from desa_ray.store.artifacts import Store
+from desa_ray.store.content import rows_content
+from desa_ray.store.tables import read_table, write_table
+
+PART = "part-{}.parquet"
+
+
+@lru_cache(maxsize=4)
+def recorded(
+    folder: str,
+    content: str,
+    prompt: str,
+    dataset: str,
+    ids: tuple[str, ...],
+    texts: tuple[str, ...],
+    draws: int,
+    strict: bool,
+) -> RecordedGenerations:
+    """The validated rows of a recording. `content`, the file's hash, only keeps the cache honest."""
+    del content
+    return read_recorded(
+        Path(folder),
+        load_prompt(prompt),
+        query_ids=ids,
+        query_texts=texts,
+        dataset=dataset,
+        draws=range(draws),
+        strict=strict,
+    )
+
+
+@dataclass(frozen=True)
+class RecordedWork:
+    """Takes one draw of a recording into the store. `draws` only says how many to validate in one reading."""
+
+    folder: str
+    dataset: str
+    draws: int
+    pool: None = None
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"], 1 << 20)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, PART)
+
+    def read(self, store: Store, stage: Stage) -> RecordedGenerations:
+        """The recording, checked for all `draws`; raises what is wrong with it."""
+        queries = read_rows(store, stage.inputs["queries"])
+        params = stage.params
+        return recorded(
+            self.folder,
+            params["recording"],
+            params["prompt"],
+            self.dataset,
+            tuple(queries["id"]),
+            tuple(queries["text"]),
+            self.draws,
+            params["strict"],
+        )
+
+    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
+        queries = read_rows(store, stage.inputs["queries"])
+        found = self.read(store, stage)
+        rows = found.records.filter(pl.col("draw") == stage.params["draw"])
+        order = pl.DataFrame({"query_id": queries["id"]})
+        rows = order.join(rows, on="query_id", how="left", maintain_order="left").select(GENERATION_SCHEMA.names())
+        write_table(stage.artifact(store), shard.parts[0], rows[shard.start : shard.stop], GENERATION_SCHEMA)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        found = read_generations(store, stage)
+        counts = {"rows": found.records.height, "fallbacks": sum(found.fallback)}
+        return Finished(rows_content(found.records), counts, {"recording": dict(self.read(store, stage).counts)})
+
+
+@dataclass(frozen=True)
+class Generations:
+    """One draw: `records` has a row a query (schema `GENERATION_SCHEMA`)."""
+
+    records: pl.DataFrame
+    count: int
+
+    @property
+    def fallback(self) -> list[bool]:
+        """Per query: the text was invalid, every channel built from it is the Original channel."""
+        return self.records["fallback"].to_list()
+
+    def texts_or(self, queries: Sequence[str]) -> list[list[str]]:
+        """The texts a query; a fallback row stands as repeated query text, which no result depends on."""
+        texts = self.records["texts"].to_list()
+        return [
+            [query] * self.count if fallback else list(own)
+            for query, own, fallback in zip(queries, texts, self.fallback, strict=True)
+        ]
+
+
+def read_generations(store: Store, stage: Stage) -> Generations:
+    """All rows of a generation stage, in query order."""
+    artifact = stage.artifact(store)
+    shards = stage.work.shards(stored_layout(store, stage))
+    frames = [read_table(artifact, shard.parts[0], GENERATION_SCHEMA) for shard in shards]
+    return Generations(pl.concat(frames), stage.params["count"])

@@ -1,0 +1,39 @@
+"""Which worker pools a configuration asks for. Names carry what makes workers interchangeable, nothing else."""
+
+from functools import partial
+from pathlib import Path
+
+from desa_ray.config import RunConfig
+from desa_ray.engines.encoder import load_encoder
+from desa_ray.engines.lucene import Lucene
+from desa_ray.pipeline.rankings import Scratch
+from desa_ray.pipeline.stage import Pool
+from desa_ray.types import sha256_json
+
+
+def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
+    """Encoders: one model an actor, `encoder_cpus` threads each."""
+    cluster = config.cluster
+    return Pool(
+        f"encoder:{config.encoder.name}:{sha256_json(identity)[:12]}",
+        partial(load_encoder, config.encoder, threads=cluster.encoder_cpus, model_home=model_home, batch_size=cluster.batch_size),
+        size=cluster.encoders,
+        cpus=cluster.encoder_cpus,
+        gpus=cluster.encoder_gpus,
+    )
+
+
+def lucene_pool(config: RunConfig) -> Pool:
+    """One JVM: index building is one task, analysis is fast."""
+    sparse = config.sparse
+    return Pool(
+        f"lucene:{sparse.java_home}:{sparse.heap}", partial(Lucene, sparse.java_home, sparse.heap), isolated=True
+    )
+
+
+def scorer_pool(config: RunConfig) -> Pool:
+    return Pool("scorer", Scratch, size=config.cluster.scorers)
+
+
+def replay_pool(config: RunConfig) -> Pool:
+    return Pool("replayer", Scratch, size=config.cluster.replayers)

@@ -1,0 +1,62 @@
+"""What lies in a store, for the people who look after the disk: every artifact's folder, complete or not."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from desa_ray.errors import DesaError
+from desa_ray.store.files import Files
+from desa_ray.store.keys import STAGE, Key
+from desa_ray.store.sealed import unseal
+
+SHORT = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One artifact's folder.
+
+    Attributes:
+        stage, short: its place, `<stage>/<short>`.
+        key: the full key; None where it is incomplete or its manifest is damaged.
+        bytes: the size of all its files, with what killed writers left.
+        last_use: time of the last change of any of its files, in seconds since 1970.
+        problem: why its manifest cannot be read; empty where it can, or there is none.
+    """
+
+    stage: str
+    short: str
+    key: Key | None
+    bytes: int
+    last_use: float
+    problem: str = ""
+
+    @property
+    def complete(self) -> bool:
+        return self.key is not None
+
+
+def entries(files: Files) -> Iterator[Entry]:
+    """All artifacts' folders by stage and key; other files below the root are passed over."""
+    for stage in filter(STAGE.fullmatch, files.list()):
+        for short in filter(SHORT.fullmatch, files.list(stage)):
+            found = entry(files, stage, short)
+            if found is not None:
+                yield found
+
+
+def entry(files: Files, stage: str, short: str) -> Entry | None:
+    """The folder `<stage>/<short>`, or None where it is missing or empty."""
+    folder = f"{stage}/{short}"
+    stats = [*files.list(folder).values(), *files.list(folder, leftovers=True).values()]
+    if not stats:
+        return None
+    key, problem = None, ""
+    manifest = files.read_bytes(f"{folder}/manifest.json")
+    if manifest is not None:
+        try:
+            key = Key(**unseal(manifest)["key"])
+        except (ValueError, DesaError) as error:
+            problem = f"{files.where(folder)}/manifest.json is damaged: {error}"
+    size, newest = sum(stat.bytes for stat in stats), max(stat.modified for stat in stats)
+    return Entry(stage, short, key, size, newest, problem)

@@ -1,0 +1,120 @@
+"""Content hashes over logical rows in order: equal rows give equal hashes, however they were cut, chunked or stored.
+
+A table is hashed column by column: every column is one or more byte streams (validity, values, lengths, ...) to which
+each further frame appends, so the digests depend on the concatenated rows only. The header holds the schema and the
+number of rows. An array is hashed as its rows' little-endian bytes in C order behind a header of dtype and row shape.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+from numpy.typing import DTypeLike
+from polars.datatypes import DataType, DataTypeClass
+
+from desa_ray.errors import DesaError
+from desa_ray.types import canonical_json, sha256_json
+
+INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+FIXED = (*INTEGERS, pl.Float32, pl.Float64, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Time)
+Schema = Mapping[str, DataType | DataTypeClass]
+
+
+class RowHasher:
+    """SHA-256 over the rows of the frames of one schema, in the order they are given.
+
+    Nulls differ from every value; floats count by their bits (so -0.0 is not 0.0).
+
+    Args:
+        schema: column names to dtypes: numbers, Boolean, String, Binary, times, and List, Array, Struct of these.
+
+    Raises:
+        DesaError: a column of another type (categories and objects have no bytes of their own).
+    """
+
+    def __init__(self, schema: Schema):
+        self.schema = pl.Schema(schema)
+        self.rows = 0
+        self._streams: dict[str, hashlib._Hash] = {}
+        self.update(pl.DataFrame(schema=self.schema))
+
+    def update(self, frame: pl.DataFrame) -> None:
+        """Append rows; the frame's columns, order and dtypes are the schema's."""
+        assert list(frame.schema.items()) == list(self.schema.items()), (frame.schema, self.schema)
+        for number, column in enumerate(frame.iter_columns()):
+            self._append(str(number), column)
+        self.rows += frame.height
+
+    def hexdigest(self) -> str:
+        header = [[name, str(dtype)] for name, dtype in self.schema.items()]
+        streams = {path: stream.hexdigest() for path, stream in self._streams.items()}
+        return sha256_json({"schema": header, "rows": self.rows, "streams": streams})
+
+    def _append(self, path: str, values: pl.Series) -> None:
+        dtype = values.dtype
+        self._write(f"{path}/valid", values.is_not_null().to_numpy())
+        if isinstance(dtype, pl.Struct):
+            for number, field in enumerate(dtype.fields):
+                self._append(f"{path}/{number}", values.struct.field(field.name))
+        elif isinstance(dtype, pl.Array):
+            self._append(f"{path}/array", values.arr.to_list())
+        elif isinstance(dtype, pl.List):
+            lengths = values.list.len()
+            self._write(f"{path}/length", lengths.fill_null(0).cast(pl.UInt64).to_numpy())
+            self._append(f"{path}/item", values.filter(lengths > 0).explode())
+        elif dtype in (pl.String, pl.Binary):
+            strings = values.cast(pl.Binary).fill_null(b"")
+            self._write(f"{path}/length", strings.bin.size().cast(pl.UInt64).to_numpy())
+            _, _, data = strings.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+            if data is not None:
+                self._streams.setdefault(f"{path}/bytes", hashlib.sha256()).update(data)
+        elif dtype in FIXED:
+            numbers = values.to_physical()
+            self._write(f"{path}/value", numbers.fill_null(False if dtype == pl.Boolean else 0).to_numpy())
+        else:
+            column = self.schema.names()[int(path.split("/", maxsplit=1)[0])]
+            mend = "cast it to String or to numbers"
+            raise DesaError(f"{dtype} has no stable bytes", where=f"column {column}", mend=mend)
+
+    def _write(self, path: str, values: np.ndarray) -> None:
+        self._streams.setdefault(path, hashlib.sha256()).update(row_bytes(values))
+
+
+class ArrayHasher:
+    """SHA-256 over the rows (first axis) of arrays of one dtype and row shape, in the order they are given."""
+
+    def __init__(self, dtype: DTypeLike, row_shape: tuple[int, ...] = ()):
+        self.dtype, self.row_shape = np.dtype(dtype).newbyteorder("<"), row_shape
+        header = canonical_json({"dtype": self.dtype.str, "row_shape": list(row_shape)}).encode()
+        self._hash = hashlib.sha256(header)
+
+    def update(self, rows: np.ndarray) -> None:
+        """Append rows, shape [n, *row_shape], of the dtype (in either byte order)."""
+        assert (rows.dtype.newbyteorder("<"), rows.shape[1:]) == (self.dtype, self.row_shape), (rows.dtype, rows.shape)
+        self._hash.update(row_bytes(rows))
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def rows_content(frame: pl.DataFrame) -> str:
+    """Hex SHA-256 over the frame's rows in order; equals a `RowHasher` fed with its pieces."""
+    hasher = RowHasher(frame.schema)
+    hasher.update(frame)
+    return hasher.hexdigest()
+
+
+def array_content(array: np.ndarray) -> str:
+    """Hex SHA-256 over the array's rows in order; equals an `ArrayHasher` fed with its pieces."""
+    hasher = ArrayHasher(array.dtype, array.shape[1:])
+    hasher.update(array)
+    return hasher.hexdigest()
+
+
+def row_bytes(array: np.ndarray) -> memoryview:
+    """The array's elements in C order, little-endian, as bytes. Raises DesaError for other than plain numbers."""
+    if array.dtype.kind not in "biufc":
+        raise DesaError(f"an array of dtype {array.dtype} has no stable bytes", mend="store numbers")
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return little.reshape(-1).view(np.uint8).data

@@ -1,0 +1,278 @@
+"""All file access of the store: a file is published whole, once, or it is not there.
+
+On a local file system a file is written under a hidden temporary name beside its place, flushed to the disk, and
+linked to its final name: a link, unlike a rename, fails when the name is taken, so the first of two racing writers
+wins and a killed one leaves nothing but its temporary file. On any other fsspec file system one conditional put
+(`mode="create"`) does the same; object stores never show half an object.
+"""
+
+import errno
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from uuid import uuid4
+
+from fsspec.core import url_to_fs
+from fsspec.implementations.local import LocalFileSystem
+
+from desa_ray.errors import CorruptArtifact, DesaError
+from desa_ray.store.faults import explained, full_disk_told
+
+Content = bytes | Callable[[Path], object]
+"""What `publish` writes: the bytes, or a function that writes a file at the path it is given."""
+
+TEMPORARY = ".tmp-"
+_WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
+NAME = re.compile(f"{_WORD}(/{_WORD})*")
+
+_verified: dict[str, tuple[object, ...]] = {}  # path -> stamp and SHA-256 of the files that this process has checked
+
+
+class NameTakenError(Exception):
+    """The file `name` holds other bytes already: our own signal that another writer was first, never a user's error."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published file: its final name, its SHA-256 in hex, its size in bytes."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """Size in bytes; time of the last change in seconds since 1970 (0 where the file system does not tell)."""
+
+    bytes: int
+    modified: float
+
+
+class Files:
+    """Write-once files below one root: a local folder or any fsspec URL. Names are relative, with `/`.
+
+    Every method raises DesaError where the disk is full, read-only, forbidden, or a file stands in the way.
+
+    Raises:
+        DesaError: an unknown or uninstalled file system, or a root that is a file.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]):
+        self.root = os.fspath(root)
+        self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip("/")  # never show a password that a URL holds
+        try:
+            self._fs, self._base = url_to_fs(self.root, use_listings_cache=False)
+        except (ValueError, ImportError) as error:
+            raise DesaError(f"cannot open it: {error}", where=self.shown, mend="set store.root to a folder") from error
+        self._local = isinstance(self._fs, LocalFileSystem)
+        if self._local and os.path.lexists(self._base) and not Path(self._base).is_dir():
+            raise DesaError("is a file, not a folder", where=self.shown, mend="set store.root to a folder")
+
+    def __reduce__(self):
+        return (Files, (self.root,))
+
+    def where(self, name: str) -> str:
+        """The place of `name` as errors show it."""
+        return f"{self.shown}/{name}"
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """The file's bytes, or None where there is no such file."""
+        with self._explained("read", name):
+            try:
+                return self._fs.cat_file(self._path(name))
+            except FileNotFoundError:
+                return None
+
+    def size(self, name: str) -> int | None:
+        """The file's size in bytes, or None where there is no such file."""
+        with self._explained("read", name):
+            try:
+                return self._fs.size(self._path(name))
+            except FileNotFoundError:
+                return None
+
+    def exists(self, name: str) -> bool:
+        return self.size(name) is not None
+
+    def list(self, folder: str = "", *, leftovers: bool = False) -> dict[str, FileStat]:
+        """The names in `folder` in order, folders included (size 0), foreign names left out.
+
+        With `leftovers`, instead the temporary files of writers that are at work or were killed.
+        """
+        with self._explained("list", folder):
+            try:
+                entries = self._fs.ls(self._path(folder) if folder else self._base, detail=True)
+            except FileNotFoundError:
+                return {}
+        found = {}
+        for entry in entries:
+            name = entry["name"].rstrip("/").rpartition("/")[2]
+            if NAME.fullmatch(name) and name.startswith(TEMPORARY) == leftovers:
+                size = entry["size"] if entry["type"] == "file" else 0
+                changed = next((entry[field] for field in ("mtime", "LastModified", "created") if field in entry), 0.0)
+                found[name] = FileStat(size, changed.timestamp() if isinstance(changed, datetime) else float(changed))
+        return dict(sorted(found.items()))
+
+    def local_path(self, name: str, sha256: str) -> Path:
+        """A local file whose bytes have this SHA-256: the file itself, or a copy that lives as long as the process.
+
+        It is read once per process, and again whenever its size, time of change or inode differ.
+
+        Raises:
+            CorruptArtifact: the file is missing or has other bytes; names it, both hashes and the mend.
+        """
+        with self._explained("read", name):
+            try:
+                path = Path(self._path(name)) if self._local else self._copy(name, sha256)
+                stat = path.stat()
+                stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
+                if _verified.get(str(path)) == stamp:
+                    return path
+                found = _sha256(path)
+            except FileNotFoundError:
+                raise self._corrupt(name, f"is missing, expected SHA-256 {sha256}") from None
+            if found != sha256:
+                if not self._local:
+                    path.unlink(missing_ok=True)
+                raise self._corrupt(name, f"expected SHA-256 {sha256}, found {found} ({stat.st_size} bytes)")
+        # A file changed again within one tick of the clock keeps its stamp: trust only a stamp of some age.
+        if time.time_ns() - stat.st_mtime_ns > 2_000_000_000:
+            _verified[str(path)] = stamp
+        return path
+
+    def publish(self, name: str, content: Content) -> Published:
+        """Write a file whole and once; a file of this name with the same bytes is kept.
+
+        A `*` in `name` stands for the first 12 hex digits of the SHA-256 of the bytes.
+
+        Raises:
+            NameTakenError: a file of this name has other bytes.
+        """
+        self._path(name)  # refuses what is not a name
+        with self._explained("write", name):
+            if self._local:
+                return self._publish_local(name, content)
+            with tempfile.TemporaryDirectory(prefix="desa-store-") as folder:
+                source = Path(folder, Path(name).name.replace("*", ""))
+                published = _written(name, content, source)
+                try:
+                    if isinstance(content, bytes):
+                        self._fs.pipe_file(self._path(published.name), content, mode="create")
+                    else:
+                        self._fs.put_file(str(source), self._path(published.name), mode="create")
+                except FileExistsError:
+                    self._check_same(published)
+                return published
+
+    def delete(self, name: str) -> None:
+        """Remove a file; nothing to do where there is none."""
+        with self._explained("delete", name):
+            try:
+                self._fs.rm_file(self._path(name))
+            except FileNotFoundError:
+                return
+
+    def delete_folder(self, name: str) -> None:
+        """Remove an empty folder; one that is gone, or filled by another writer meanwhile, is left to them."""
+        if self._local:
+            with self._explained("delete", name):
+                try:
+                    Path(self._path(name)).rmdir()
+                except OSError as error:
+                    if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                        raise
+
+    def _publish_local(self, name: str, content: Content) -> Published:
+        folder = Path(self._path(name)).parent
+        made = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
+        folder.mkdir(parents=True, exist_ok=True)
+        for parent in made:
+            _flush(parent.parent)
+        temporary = folder / f"{TEMPORARY}{uuid4().hex}-{Path(name).name.replace('*', '')}"
+        try:
+            published = _written(name, content, temporary)
+            try:
+                os.link(temporary, self._path(published.name))
+            except FileExistsError:
+                self._check_same(published)
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise
+                what = "this file system has no hard links, by which files are published once"
+                raise DesaError(what, where=self.where(name), mend="set store.root to another disk") from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        _flush(folder)
+        return published
+
+    def _copy(self, name: str, sha256: str) -> Path:
+        """The local copy of a remote file, fetched where it is not there yet."""
+        path = Path(_copies(os.getpid()).name, sha256, Path(name).name)
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            partial = path.with_name(TEMPORARY + uuid4().hex)
+            self._fs.get_file(self._path(name), str(partial))
+            partial.replace(path)
+        return path
+
+    def _check_same(self, published: Published) -> None:
+        with self._fs.open(self._path(published.name), "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != published.sha256:
+                raise NameTakenError(published.name)
+
+    def _explained(self, doing: str, name: str) -> AbstractContextManager[None]:
+        return explained(doing, self.where(name), self._base)
+
+    def _corrupt(self, name: str, what: str) -> CorruptArtifact:
+        mend = f"rerun with store.repair=true, or delete {self.where(name.rpartition('/')[0])}"
+        return CorruptArtifact(what, where=self.where(name), mend=mend)
+
+    def _path(self, name: str) -> str:
+        if not NAME.fullmatch(name):
+            raise DesaError(f"{name!r} is not a file name", where=self.shown, mend="use letters, digits, . _ and -")
+        return f"{self._base.rstrip('/')}/{name}"
+
+
+def _written(name: str, content: Content, path: Path) -> Published:
+    """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of what stands there."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        with full_disk_told(path.parent):
+            content(path)
+    _flush(path)
+    sha256 = _sha256(path)
+    return Published(name.replace("*", sha256[:12]), sha256, path.stat().st_size)
+
+
+@cache
+def _copies(process: int) -> tempfile.TemporaryDirectory[str]:
+    """Where this process keeps its copies of remote files, by hash; removed at its end."""
+    return tempfile.TemporaryDirectory(prefix=f"desa-store-{process}-")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

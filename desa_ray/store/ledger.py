@@ -1,0 +1,137 @@
+"""The resume ledger of one artifact: a part counts once its sidecar is there and its file is whole.
+
+A part's file carries its hash in its name, and the sidecar, written after it, says which file is the part. So two
+writers of one part never touch each other's bytes, a run killed between the two blocks nothing, and no lock is needed,
+also on object stores: whoever publishes the sidecar first has written the part, and the others take it over.
+"""
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from desa_ray.errors import CorruptArtifact, DesaError
+from desa_ray.store.files import Content, Files, NameTakenError
+from desa_ray.store.keys import Key
+from desa_ray.store.sealed import seal, unseal
+from desa_ray.types import canonical_json
+
+PART = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})((?:\.(?!json$)[A-Za-z0-9]{1,16})?)")
+SIDECAR = ".json"
+
+
+@dataclass(frozen=True)
+class PartInfo:
+    """One finished part.
+
+    Attributes:
+        name: the part's name, such as `part-00000.parquet`; parts follow each other in the order of their names.
+        file: the file in the artifact's folder that holds its bytes.
+        rows: logical rows in it.
+        sha256, bytes: hash (hex) and number of the file's bytes.
+        content: hash over its logical rows, where the stage gave one.
+    """
+
+    name: str
+    file: str
+    rows: int
+    sha256: str
+    bytes: int
+    content: str | None = None
+
+
+class Ledger:
+    """The parts in the folder `<stage>/<key12>` of one key, whether or not the artifact is complete."""
+
+    def __init__(self, files: Files, key: Key):
+        self.files, self.key = files, key
+        self.folder = f"{key.stage}/{key.short}"
+
+    def where(self, name: str) -> str:
+        """The place of a file of the folder as errors show it."""
+        return self.files.where(f"{self.folder}/{name}")
+
+    def damaged(self, what: str, name: str) -> CorruptArtifact:
+        mend = f"rerun with store.repair=true, or delete {self.files.where(self.folder)}"
+        return CorruptArtifact(what, where=self.where(name), mend=mend)
+
+    def read(self, name: str, key: object) -> dict[str, Any] | None:
+        """A sealed document of this folder, or None where there is none.
+
+        Raises:
+            CorruptArtifact: it is cut short or was changed.
+            DesaError: its `key` is not `key`: the folder belongs to a key with the same first digits.
+        """
+        data = self.files.read_bytes(f"{self.folder}/{name}")
+        if data is None:
+            return None
+        try:
+            document = unseal(data)
+        except ValueError as error:
+            raise self.damaged(f"is damaged: {error}", name) from error
+        if canonical_json(document["key"]) != canonical_json(key):
+            what = f"belongs to another key than {self.key.digest}, with the same first digits"
+            raise DesaError(what, where=self.where(name), mend="set another store.root for one of the two")
+        return document
+
+    def sidecar(self, name: str) -> PartInfo | None:
+        """What the sidecar says, or None where it is missing or damaged."""
+        try:
+            fields = self.read(name + SIDECAR, self.key.digest)
+        except CorruptArtifact:
+            return None
+        return None if fields is None else PartInfo(**{name: fields[name] for name in fields if name != "key"})
+
+    def part(self, name: str) -> PartInfo | None:
+        """The part if it counts."""
+        self.split(name)
+        info = self.sidecar(name)
+        return info if info and self.files.size(f"{self.folder}/{info.file}") == info.bytes else None
+
+    def parts(self) -> dict[str, PartInfo]:
+        """All parts that count, in the order of their names."""
+        files = self.files.list(self.folder)
+        names = sorted(name.removesuffix(SIDECAR) for name in files if name.endswith(SIDECAR))
+        infos = [self.sidecar(name) for name in names if name not in ("manifest", "layout")]
+        return {
+            info.name: info for info in infos if info and info.file in files and files[info.file].bytes == info.bytes
+        }
+
+    def write(self, name: str, data: Content, *, rows: int, content: str | None) -> PartInfo:
+        """Publish the part's file, then its sidecar; where another writer was first, its part is returned."""
+        stem, extension = self.split(name)
+        pattern = f"{self.folder}/{stem}-*{extension}"
+        try:
+            written = self.files.publish(pattern, data)
+        except NameTakenError as taken:
+            self.files.delete(taken.name)  # its name tells what it should hold: a damaged file that no sidecar counts
+            written = self.files.publish(pattern, data)
+        info = PartInfo(name, written.name.rpartition("/")[2], rows, written.sha256, written.bytes, content)
+        sidecar = f"{self.folder}/{name}{SIDECAR}"
+        while True:
+            try:
+                self.files.publish(sidecar, seal({"key": self.key.digest, **asdict(info)}))
+                return info
+            except NameTakenError:
+                first = self.part(name)
+                if first is None:  # damaged, or without its file
+                    self.files.delete(sidecar)
+                    continue
+                if first.file != info.file:
+                    self.files.delete(written.name)
+                return first
+
+    def discard(self, name: str) -> None:
+        """Remove the part's sidecar, then every file of the part."""
+        stem, extension = self.split(name)
+        self.files.delete(f"{self.folder}/{name}{SIDECAR}")
+        file = re.compile(f"{re.escape(stem)}-[0-9a-f]{{12}}{re.escape(extension)}")
+        for found in filter(file.fullmatch, self.files.list(self.folder)):
+            self.files.delete(f"{self.folder}/{found}")
+
+    def split(self, name: str) -> tuple[str, str]:
+        """Stem and extension (with its dot) of a part's name. Raises DesaError where it is not one."""
+        match = PART.fullmatch(name)
+        if match is None or name in ("manifest", "layout"):
+            mend = "use letters, digits, _ and -, then an extension other than json"
+            raise DesaError(f"{name!r} is not a part's name", where=self.files.where(self.folder), mend=mend)
+        return match[1], match[2]

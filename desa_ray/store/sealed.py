@@ -1,0 +1,28 @@
+"""JSON that knows when it was damaged: a document carries the SHA-256 of its own canonical form."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from desa_ray.types import sha256_json
+
+SEAL = "seal"
+
+
+def seal(document: Mapping[str, Any]) -> bytes:
+    """Readable JSON of `document` (plain data, no field named `seal`) with its seal, always the same bytes."""
+    assert SEAL not in document
+    sealed = {**document, SEAL: sha256_json(document)}
+    return (json.dumps(sealed, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def unseal(data: bytes) -> dict[str, Any]:
+    """The document of `seal`.
+
+    Raises:
+        ValueError: the bytes are cut short, or any value in them was changed.
+    """
+    document = json.loads(data.decode())
+    if not isinstance(document, dict) or document.pop(SEAL, None) != sha256_json(document):
+        raise ValueError("its content does not match its seal")
+    return document

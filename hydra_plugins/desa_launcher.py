@@ -1,0 +1,56 @@
+"""Hydra launcher `desa`: receives all overrides of a sweep at once and hands the cells to one runner.
+
+Hydra finds launchers only in the namespace `hydra_plugins`; everything else lives in `jobs`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+
+@dataclass
+class DesaLauncherConfig:
+    """Hydra's own fields only: the launcher takes no options, `cluster` has them."""
+
+    _target_: str = "hydra_plugins.desa_launcher.DesaLauncher"
+
+
+ConfigStore.instance().store(group="hydra/launcher", name="desa", node=DesaLauncherConfig)
+
+
+class DesaLauncher(Launcher):
+    """Composes every job's configuration and runs them as one sweep."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        self.context, self.task_function, self.config = hydra_context, task_function, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
+        from jobs.sweep import SWEEPS
+
+        sweep_folder = Path(str(self.config.hydra.sweep.dir))
+        configs, folders = [], []
+        for number, overrides in enumerate(job_overrides, initial_job_idx):
+            config = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+            with open_dict(config):
+                config.hydra.job.id, config.hydra.job.num = str(number), number
+            folders.append(sweep_folder / str(config.hydra.sweep.subdir))
+            configs.append(config)
+        entries = SWEEPS[self.task_function.__module__](configs, folders, sweep_folder)
+        returns = []
+        for config, overrides, entry in zip(configs, job_overrides, entries, strict=True):
+            done = JobReturn()
+            done.overrides, done.cfg, done.hydra_cfg = (
+                list(overrides),
+                config,
+                OmegaConf.create({"hydra": config.hydra}),
+            )
+            done.status, done.return_value = JobStatus.COMPLETED, entry
+            returns.append(done)
+        return returns

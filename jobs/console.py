@@ -1,0 +1,98 @@
+"""What a person sees: progress on stderr while stages run, a table of cells at the end."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from desa_ray.pipeline.stage import Stage
+
+COLUMNS = {
+    "ndcg_at_10": ("nDCG@10", "{:.4f}"),
+    "recall_at_20": ("Recall@20", "{:.4f}"),
+    "depth_dense": ("L_D", "{:.1f}"),
+    "depth_sparse": ("L_S", "{:.1f}"),
+    "both_shallower": ("shallower in both", "{:.1%}"),
+    "sparse_support": ("sparse support", "{:.1f}"),
+}
+
+
+class ConsoleProgress:
+    """A live bar a stage on a terminal; elsewhere one line when a stage starts and one when it ends."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True, highlight=False)
+        self.bars: Progress | None = None
+        self.tasks: dict[str, TaskID] = {}
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            self.bars = Progress(*columns, TimeRemainingColumn(), console=self.console)
+            self.bars.start()
+
+    def begin(self, stage: Stage, shards: int, stored: int) -> None:
+        if self.bars is not None:
+            self.tasks[stage.key.digest] = self.bars.add_task(_title(stage), total=max(shards, 1), completed=stored)
+        else:
+            kept = f", {stored} stored" if stored else ""
+            self.console.print(f"{_title(stage)}: {shards} shards{kept}", soft_wrap=True)
+
+    def advance(self, stage: Stage) -> None:
+        if self.bars is not None:
+            self.bars.advance(self.tasks[stage.key.digest])
+
+    def end(self, stage: Stage, seconds: float) -> None:
+        if self.bars is not None:
+            task = self.tasks[stage.key.digest]
+            self.bars.update(task, completed=self.bars.tasks[task].total)
+        else:
+            self.console.print(f"{_title(stage)}: done in {seconds:.1f} s", soft_wrap=True)
+
+    def close(self) -> None:
+        if self.bars is not None:
+            self.bars.stop()
+
+
+def _title(stage: Stage) -> str:
+    return f"{stage.name:12} {stage.label}"
+
+
+def note(text: str) -> None:
+    """A line for the person at the terminal, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> Table:
+    """Cells as rows, the main numbers as columns; what is the same for all stands in the title."""
+    names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
+    # A column says something only where two cells that have the setting at all differ in it.
+    varying = [name for name in names if len({cell[name] for cell in cells if cell[name] is not None}) > 1]
+    first = ["method", *(name for name in varying if name != "method")]
+    fixed = ", ".join(
+        f"{name} {value}"
+        for name in names
+        if name not in first
+        and (value := next((cell[name] for cell in cells if cell[name] is not None), None)) is not None
+    )
+    head = cells[0]
+    table = Table(title=f"{fixed}; {head['n_queries']} queries", title_justify="left", title_style="")
+    for name in first:
+        table.add_column(name, overflow="fold")
+    shown = COLUMNS | {name: (name, "{:.4f}") for name in extra if name not in COLUMNS}
+    for title, _ in shown.values():
+        table.add_column(title, justify="right")
+    for cell in cells:
+        values = [cell["metrics"].get(name) for name in shown]
+        numbers = ["-" if v is None else form.format(v) for v, (_, form) in zip(values, shown.values(), strict=True)]
+        table.add_row(*(str(cell[name] if cell[name] is not None else "-") for name in first), *numbers)
+    return table

@@ -1,0 +1,80 @@
+"""The files of a cell's output folder and of a sweep, each written whole or not at all."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from desa_ray.data.trec import write_run
+from desa_ray.engines.jvm import check_java
+from desa_ray.pipeline.graph import Cell
+from desa_ray.pipeline.provenance import provenance
+from desa_ray.pipeline.records import result_config
+from desa_ray.pipeline.stage import ancestors
+from desa_ray.store.artifacts import Store
+
+
+def sha256_file(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_json(path: Path, value: Any) -> Path:
+    """JSON under a temporary name, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return temporary.replace(path)
+
+
+def write_records(path: Path, records: pl.DataFrame) -> Path:
+    """Query records as parquet under a temporary name, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    records.write_parquet(temporary, compression="zstd", statistics=False)
+    return temporary.replace(path)
+
+
+def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame]) -> list[Path]:
+    """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
+    paths = []
+    for draw, run in enumerate(runs):
+        path = folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        rankings = dict(zip(run["query_id"].to_list(), run["docs"].to_list(), strict=True))
+        write_run(temporary, rankings, tag=f"desa-{method}-draw{draw}")
+        paths.append(temporary.replace(path))
+    return paths
+
+
+def manifest(store: Store, cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]) -> dict[str, Any]:
+    """What a cell was made of: code, environment, Java, configuration, inputs, and every stage's key and content."""
+    stages = []
+    for stage in ancestors(cell.targets):
+        artifact = stage.artifact(store)
+        found = artifact.manifest() if artifact.exists() else None
+        stages.append(
+            {
+                "stage": stage.name,
+                "label": stage.label,
+                "key": stage.key.digest,
+                "params": dict(stage.params),
+                "inputs": dict(stage.key.inputs),
+                "content": found and found["content"],
+                "counts": found and found["counts"],
+                "made_by": found
+                and {name: found["meta"].get(name) for name in ("commit", "dirty", "versions", "seconds")},
+            }
+        )
+    return {
+        **provenance(),
+        "java": check_java(cell.config.sparse.java_home),
+        "config": config,
+        "result_config": result_config(cell),
+        "collection": dict(cell.collection.counts),
+        "recording": dict(recording),
+        "stages": stages,
+    }

@@ -1,0 +1,69 @@
+"""Where things live, and the door between Hydra's configuration and the typed one."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from desa_ray.config import RunConfig, StoreConfig, TrackingConfig, parse
+
+RUN_KEYS = (
+    "dataset",
+    "encoder",
+    "generator",
+    "sparse",
+    "method",
+    "fusion",
+    "evaluation",
+    "cluster",
+    "tracking",
+    "store",
+    "n_refs",
+    "draws",
+    "experiment",
+)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One cell to run: its configuration, the plain configuration as composed, and its output folder."""
+
+    config: RunConfig
+    plain: dict[str, Any]
+    folder: Path
+
+
+def home() -> Path:
+    """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models, data sets."""
+    return Path(os.environ.get("DESA_HOME") or ".desa").absolute()
+
+
+def store_root(config: StoreConfig) -> str:
+    return config.root or str(home() / "store")
+
+
+def tracking_uri(config: TrackingConfig) -> str:
+    return config.uri or f"sqlite:///{home() / 'mlflow.db'}"
+
+
+def order_of(config: DictConfig, folder: Path) -> Order:
+    """A composed configuration as a cell to run; every wrong or unknown value is reported at once."""
+    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    plain = {key: values[key] for key in RUN_KEYS}
+    return Order(parse(plain), plain, folder)
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings and lists as dotted names."""
+    flattened: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flattened |= flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            flattened |= flat({str(number): item for number, item in enumerate(value)}, f"{prefix}{name}.")
+        else:
+            flattened[f"{prefix}{name}"] = value
+    return flattened

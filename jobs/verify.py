@@ -1,0 +1,59 @@
+"""Check results against expected numbers: desa verify expected=scifact dataset.path=... (Hydra overrides).
+
+An expectations file (conf/expected/NAME.yaml) lists conditions: overrides, metric, value, tolerance and the value's
+source. Conditions are run like any cell, so what is stored is reused; the exit code is 1 when one does not hold.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from desa_ray.errors import DesaError
+from jobs.app import hydra_app, output_folder
+from jobs.cells import run_cells
+from jobs.settings import Order, order_of
+
+_failed: list[str] = []
+
+
+def _orders(rows: list[dict[str, Any]], common: list[str], folder: Path) -> dict[tuple[str, ...], Order]:
+    orders: dict[tuple[str, ...], Order] = {}
+    for row in rows:
+        overrides = tuple(row["overrides"])
+        if overrides not in orders:
+            config = compose("config", overrides=[*overrides, *common])
+            orders[overrides] = order_of(config, folder / str(len(orders)))
+    return orders
+
+
+def _task(config: DictConfig) -> None:
+    found: Any = OmegaConf.select(config, "expected")
+    rows: Any = None if found is None else OmegaConf.to_container(found)
+    if not isinstance(rows, list) or not rows:
+        raise DesaError("no expectations chosen", where="expected", mend="desa verify expected=NAME; see conf/expected")
+    common = [o for o in HydraConfig.get().overrides.task if not o.startswith("expected=")]
+    orders = _orders(rows, common, output_folder())
+    entries = dict(zip(orders, run_cells(list(orders.values()), summary=output_folder() / "summary.json"), strict=True))
+    table = Table(title="expected numbers", title_justify="left", title_style="")
+    for name in ("condition", "metric", "expected", "tolerance", "found", "holds", "source"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        value = entries[tuple(row["overrides"])]["metrics"].get(row["metric"])
+        holds = value is not None and abs(value - row["value"]) <= row["tolerance"]
+        if not holds:
+            _failed.append(row["metric"])
+        shown = "-" if value is None else f"{value:.5g}"
+        cells = [" ".join(row["overrides"]), row["metric"], str(row["value"]), str(row["tolerance"]), shown]
+        table.add_row(*cells, "yes" if holds else "NO", row["source"])
+    Console(width=None if Console().is_terminal else 160).print(table)
+
+
+def main(arguments: list[str]) -> int:
+    """`desa verify expected=NAME [overrides]`; 0 when every condition holds."""
+    code = hydra_app("verify", "verify", arguments, _task)
+    return 1 if _failed else code

@@ -1,0 +1,26 @@
+"""Fixtures shared by all tests: where the reference material lies, and an environment without any network."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.desa_fixtures import desa, scifact_slice
+
+__all__ = ["desa", "scifact_slice"]
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with golden cases, collections and published numbers; tests that need it skip where it is absent."""
+    folder = Path(os.environ.get("DESA_SHARED", REPOSITORY.parent / "shared"))
+    if not folder.is_dir():
+        pytest.skip(f"reference material not found: set DESA_SHARED (looked in {folder.name})")
+    return folder

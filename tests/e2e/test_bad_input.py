@@ -1,0 +1,146 @@
+"""Bad input: one clear error that names the place, exit code 2, before anything is encoded, and no traceback."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    """Three documents, two queries, references: small enough to break in every way."""
+    folder = tmp_path / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "generations").mkdir()
+    texts = ["the cat sat on the mat", "dogs chase cats", "planets orbit the sun"]
+    rows = [{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": "q1", "text": "cat"}, {"_id": "q2", "text": "sun"}]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td2\t1\n")
+    references = [
+        {"query_id": q, "prompt": "references", "draw": d, "texts": [f"{q} passage number {n} of {d}" for n in range(5)]}
+        for q in ("q1", "q2")
+        for d in range(3)
+    ]
+    (folder / "generations" / "references.jsonl").write_text("".join(json.dumps(row) + "\n" for row in references))
+    return folder
+
+
+def _append(path: Path, text: str) -> None:
+    path.write_text(path.read_text() + text)
+
+
+CASES = {
+    "missing path": (lambda f: shutil.rmtree(f), ["corpus.jsonl"]),
+    "malformed line": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d9", "text": \n'), ["corpus.jsonl", "4"]),
+    "duplicate ids": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d1", "text": "again"}\n'), ["d1", "duplicate"]),
+    "empty corpus": (lambda f: (f / "corpus.jsonl").write_text(""), ["corpus.jsonl"]),
+    "unknown document": (lambda f: _append(f / "qrels" / "test.tsv", "q1\tnowhere\t1\n"), ["nowhere"]),
+    "unknown query": (lambda f: _append(f / "qrels" / "test.tsv", "q9\td1\t1\n"), ["q9"]),
+    "bad grade": (lambda f: _append(f / "qrels" / "test.tsv", "q1\td1\thigh\n"), ["test.tsv", "4", "high"]),
+    "surrogate": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d\\ud800", "text": "x"}\n'), ["surrogate"]),
+    "missing reference": (
+        lambda f: (f / "generations" / "references.jsonl").write_text(
+            "".join((f / "generations" / "references.jsonl").read_text().splitlines(keepends=True)[:-1])
+        ),
+        ["q2", "draw 2", "references.jsonl"],
+    ),
+    "blank reference": (
+        lambda f: _append(
+            f / "generations" / "references.jsonl",
+            '{"query_id": "q1", "prompt": "references", "draw": 0, "texts": ["", "", "", "", ""]}\n',
+        ),
+        ["q1", "references.jsonl"],
+    ),
+}
+
+
+def _refused(done: subprocess.CompletedProcess, words: list[str]) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert errors, done.stderr
+    for word in words:
+        assert any(word.lower() in line.lower() for line in errors), (word, errors)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_collection_is_refused_by_name(name, collection, desa, tmp_path):
+    spoil, words = CASES[name]
+    spoil(collection)
+    done = desa("run", "dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", check=False)
+    _refused(done, words)
+    assert not (tmp_path / "home" / "store" / "vectors").exists()
+
+
+OVERRIDES = {
+    "unknown key": (["fusion.kapa=3"], ["kapa"]),
+    "unknown method": (["method=desaa"], ["desaa", "sparse_only", "original"]),
+    "wrong type": (["fusion.k=many"], ["fusion.k", "many"]),
+    "kappa too small": (["fusion.kappa=-1"], ["kappa"]),
+    "several at once": (["fusion.k=0", "draws=0"], ["fusion.k", "draws"]),
+    "unknown measure": (["evaluation.measures=[nonsense]"], ["nonsense"]),
+    "too many references": (["n_refs=6"], ["n_refs"]),
+    "unknown operator": (["method.channels.0.operator=rotate"], ["rotate", "residual"]),
+    "unquoted value": (["dataset.path=/tmp/a=b#c d"], ["quote"]),
+    "wrong Java": (["sparse.java_home=NOJAVA"], ["java"]),
+    "path in a name": (["dataset.name=../up"], ["dataset.name"]),
+    "tracking away": (["tracking.uri=http://127.0.0.1:9"], ["tracking"]),
+}
+
+
+@pytest.mark.parametrize("name", OVERRIDES)
+def test_bad_override_is_refused_by_name(name, collection, desa, tmp_path):
+    overrides, words = OVERRIDES[name]
+    overrides = [text.replace("NOJAVA", str(tmp_path / "no-java")) for text in overrides]
+    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial"]
+    done = desa("run", *common, *overrides, check=False, timeout=120)
+    _refused(done, words)
+    assert not (tmp_path / "home" / "store" / "vectors").exists()
+
+
+def test_store_that_cannot_be_written_is_refused(collection, desa, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = desa("run", "dataset=beir_folder", f"dataset.path={collection}", f"store.root={tmp_path}/file", check=False)
+    _refused(done, ["file"])
+
+
+def test_unknown_verb_lists_the_known(desa):
+    done = desa("rum", check=False)
+    assert done.returncode == 2
+    assert "run" in done.stderr
+
+
+def test_empty_and_stopword_only_queries_run_and_are_counted(collection, desa, tmp_path):
+    rows = [json.loads(line) for line in (collection / "queries.jsonl").read_text().splitlines()]
+    rows += [{"_id": "q3", "text": ""}, {"_id": "q4", "text": "the of and"}]
+    (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    _append(collection / "qrels" / "test.tsv", "q3\td1\t1\nq4\td1\t1\n")
+    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "tracking.enabled=false"]
+    done = desa("run", *common, "method=original")
+    cell = json.loads(next(tmp_path.glob("outputs/*/*/summary.json")).read_text())["cells"][0]
+    assert cell["n_queries"] == 4
+    assert cell["metrics"]["sparse_support"] == pytest.approx((1 + 1 + 0 + 0) / 4)
+    assert "empty queries: 1" in done.stderr
+    assert os.path.exists(tmp_path / "home" / "store" / "vectors")
+
+
+def test_exclude_self_drops_the_query_document_from_lists_and_support(collection, desa, tmp_path):
+    rows = [{"_id": "d0", "text": "the cat sat on the mat"}, {"_id": "q2", "text": "sun"}]
+    (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nd0\td1\t1\nq2\td2\t1\n")
+    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "tracking.enabled=false"]
+    support = {}
+    for exclude in ("false", "true"):
+        desa("run", *common, "method=original", f"evaluation.exclude_self={exclude}", f"hydra.run.dir=out-{exclude}")
+        import polars as pl
+
+        records = pl.read_parquet(tmp_path / f"out-{exclude}" / "records.parquet")
+        row = records.filter(pl.col("query_id") == "d0").row(0, named=True)
+        support[exclude] = (row["lengths"], "d0" in row["top"])
+    assert support["false"] == ([3, 1], True)
+    assert support["true"] == ([2, 0], False)

@@ -1,0 +1,150 @@
+"""The main job end to end on a slice of SciFact: what it writes, and that nothing in the cluster changes it."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tests.desa_fixtures import QUERIES, summaries
+
+METHODS = "method=original,shared,dense_only,sparse_only,desa"
+
+
+def _dataset(folder: Path) -> list[str]:
+    return ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice"]
+
+
+def _cells(folder: Path) -> list[tuple]:
+    """What must not depend on how a sweep was computed: every record, and the content of every ranking."""
+    sweep = sorted(folder.glob("outputs/sweeps/*/*"))[-1]
+    cells = []
+    for cell in sorted(path.parent for path in sweep.glob("*/records.parquet")):
+        records = pl.read_parquet(cell / "records.parquet")
+        cells.append((records.rows(), (cell / "run.trec").read_bytes(), (cell / "records.parquet").read_bytes()))
+    return cells
+
+
+@pytest.fixture(scope="module")
+def serial_home(tmp_path_factory):
+    return tmp_path_factory.mktemp("serial-home")
+
+
+def test_serial_and_ray_write_identical_records_whatever_the_pools_shards_and_batches(scifact_slice, desa, tmp_path):
+    desa("run", "-m", METHODS, *_dataset(scifact_slice), "cluster=serial", home=tmp_path / "a")
+    serial = _cells(tmp_path)
+    sizes = ["cluster.encoders=3", "cluster.encoder_cpus=1", "cluster.cpus=3", "cluster.shard_documents=70"]
+    sizes += ["cluster.shard_queries=7", "cluster.batch_size=3", "cluster.memory_gb=0.0001", "cluster.scorers=3"]
+    desa("run", "-m", METHODS, *_dataset(scifact_slice), *sizes, home=tmp_path / "b")
+    parallel = _cells(tmp_path)
+    assert len(serial) == 5
+    assert serial == parallel
+
+
+def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, desa, tmp_path):
+    desa("run", *_dataset(scifact_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
+    (cell,) = summaries(tmp_path)
+    assert (cell["dataset"], cell["method"], cell["draws"], cell["n_queries"]) == ("slice", "desa", 2, QUERIES)
+    assert cell["stages"]["reused"] + cell["stages"]["computed"] > 0
+    folder = next(tmp_path.glob("outputs/*/*/summary.json")).parent
+    assert set(cell["artifacts"]) == {"records.parquet", "manifest.json", "run.trec", "run.draw1.trec"}
+    records = pl.read_parquet(folder / "records.parquet")
+    assert records.height == 2 * QUERIES
+    by_query = records.group_by("query_id").mean()
+    assert by_query["ndcg_at_10"].mean() == pytest.approx(cell["metrics"]["ndcg_at_10"], abs=1e-12)
+    assert (records["depth_dense"] + records["depth_sparse"] == records["depth_total"]).all()
+    assert records["top"].list.len().eq(20).all()
+    assert records["dense_angle_deg"].max() <= 45
+    assert records["recall_at_100"].is_not_null().all()
+
+    client = MlflowClient(f"sqlite:///{tmp_path / 'home' / 'mlflow.db'}")
+    run = client.get_run(cell["mlflow_run_id"])
+    assert run.info.status == "FINISHED"
+    assert run.data.params["method"] == "desa"
+    assert run.data.metrics["ndcg_at_10"] == cell["metrics"]["ndcg_at_10"]
+    assert run.data.metrics["kappa"] == 60
+    assert "ndcg_at_10/draw1" in run.data.metrics
+    assert run.data.tags["sha256.records.parquet"] == cell["artifacts"]["records.parquet"]
+    assert {file.path for file in client.list_artifacts(cell["mlflow_run_id"])} == set(cell["artifacts"])
+
+
+def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_slice, desa, tmp_path):
+    import ir_measures
+
+    desa("run", *_dataset(scifact_slice), "method=original", "cluster=serial", "tracking.enabled=false")
+    (cell,) = summaries(tmp_path)
+    run = ir_measures.read_trec_run(str(next(tmp_path.glob("outputs/*/*/run.trec"))))
+    qrels = [
+        ir_measures.Qrel(query, document, int(grade))
+        for query, document, grade in (
+            line.split("\t") for line in (scifact_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
+        )
+    ]
+    measures = [ir_measures.nDCG @ 10, ir_measures.R @ 20]
+    found = ir_measures.calc_aggregate(measures, qrels, run)
+    assert found[measures[0]] == pytest.approx(cell["metrics"]["ndcg_at_10"], abs=1e-12)
+    assert found[measures[1]] == pytest.approx(cell["metrics"]["recall_at_20"], abs=1e-12)
+
+
+def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_slice, desa, tmp_path):
+    common = [*_dataset(scifact_slice), "tracking.enabled=false"]
+    desa("run", *common, "cluster=serial")
+    first = summaries(tmp_path)[0]
+    # The cluster address is wrong: a plan of hits must not even try to start Ray.
+    desa("run", *common, "cluster=existing", "cluster.address=127.0.0.1:1")
+    second = summaries(tmp_path)[0]
+    assert second["stages"]["computed"] == 0
+    assert second["metrics"] == first["metrics"]
+    desa("run", *common, "cluster=serial", "fusion.kappa=2")
+    third = summaries(tmp_path)[0]
+    assert third["stages"]["computed"] == 3 + 1  # three draws and Original's fusion
+    kinds = [path.parent.parent.name for path in (tmp_path / "home" / "store").glob("*/*/manifest.json")]
+    assert {kind: kinds.count(kind) for kind in ("vectors", "postings", "ranking", "fusion")} == {
+        "vectors": 1,
+        "postings": 1,
+        "ranking": 2 + 2 * 3,
+        "fusion": 8,
+    }
+
+
+def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, desa, tmp_path):
+    common = [*_dataset(scifact_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
+    desa("run", *common)
+    before = summaries(tmp_path)[0]
+    (file,) = (tmp_path / "home" / "store" / "vectors").glob("*/part-00000*.faiss")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.chmod(0o644)
+    file.write_bytes(data)
+    for fusion in (tmp_path / "home" / "store").glob("ranking/*/manifest.json"):
+        fusion.unlink()
+    for fusion in (tmp_path / "home" / "store").glob("fusion/*/manifest.json"):
+        fusion.unlink()
+    for part in (tmp_path / "home" / "store").glob("ranking/*/part-*"):
+        part.unlink()
+    broken = desa("run", *common, check=False)
+    assert broken.returncode == 2
+    assert file.name in broken.stderr
+    assert "store.repair=true" in broken.stderr
+    desa("run", *common, "store.repair=true")
+    after = summaries(tmp_path)[0]
+    assert after["metrics"] == before["metrics"]
+    assert after["artifacts"]["records.parquet"] == before["artifacts"]["records.parquet"]
+
+
+def test_plan_shows_hits_and_misses_and_computes_nothing(scifact_slice, desa, tmp_path):
+    shown = desa("plan", "-m", "method=original,desa", *_dataset(scifact_slice)).stdout
+    assert "2 cells" in shown
+    assert "compute" in shown
+    assert not (tmp_path / "home" / "store" / "vectors").exists()
+
+
+def test_summary_of_a_sweep_holds_all_cells(scifact_slice, desa, tmp_path):
+    desa("run", "-m", "method=bm25,original", *_dataset(scifact_slice), "cluster=serial", "tracking.enabled=false")
+    (sweep,) = tmp_path.glob("outputs/sweeps/*/*/summary.json")
+    cells = json.loads(sweep.read_text())["cells"]
+    assert [cell["method"] for cell in cells] == ["bm25", "original"]
+    assert cells[0]["metrics"]["depth_dense"] is None
+    assert cells[0]["metrics"]["depth_sparse"] == 20 or cells[0]["metrics"]["depth_sparse"] < 20
+    assert cells[1]["metrics"]["both_shallower"] is None

@@ -1,0 +1,108 @@
+"""What runs inside the one helper process that holds a JVM: our own engine, and Lucene's collector as its oracle.
+
+The oracle indexes under the users' ids in the order given, builds queries with Pyserini's own query generator from raw
+text, and returns what a plain `IndexSearcher` collects: every hit with Lucene's score, before any tie adjuster.
+"""
+
+import json
+import os
+import resource
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from desa_ray.engines.bm25 import Postings
+from desa_ray.engines.jvm import start_jvm
+from desa_ray.engines.lucene import Lucene
+
+HEAP = "512m"
+_engine: Lucene
+
+
+def start() -> None:
+    """Initialise the process; a foreign Java in the environment must not matter."""
+    global _engine
+    os.environ["JAVA_HOME"] = os.environ["JVM_PATH"] = "/nowhere/java"
+    _engine = Lucene(heap=HEAP)
+
+
+def restart(heap: str) -> str:
+    return start_jvm(None, heap)
+
+
+def versions() -> dict[str, str]:
+    return _engine.versions()
+
+
+def analyse(texts: Sequence[str]) -> list[list[str]]:
+    return _engine.analyse(texts)
+
+
+def postings(texts: Sequence[str], flush_characters: int | None = None) -> tuple[Postings, list[str]]:
+    """The engine's postings, and what it left behind in its scratch folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        built = _engine.build_postings(iter(texts), Path(scratch), flush_characters=flush_characters)
+        return built, [path.name for path in Path(scratch).iterdir()]
+
+
+def postings_on_a_full_disk(texts: Sequence[str], file_limit: int) -> None:
+    """`postings` in a process that may not write files of more than `file_limit` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, before[1]))
+    try:
+        postings(texts)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def query_terms(text: str) -> dict[str, float]:
+    """Terms and boosts of the query that Pyserini's searcher would run."""
+    boosts = {}
+    for clause in _cast("org.apache.lucene.search.BooleanQuery", _query(text)).clauses().toArray():
+        boost = _cast("org.apache.lucene.search.BoostQuery", clause.query())
+        boosts[_cast("org.apache.lucene.search.TermQuery", boost.getQuery()).getTerm().text()] = boost.getBoost()
+    return boosts
+
+
+def collected(
+    documents: dict[str, str], queries: Sequence[str], k1: float = 0.9, b: float = 0.4
+) -> list[tuple[list[str], np.ndarray]]:
+    """For each query Lucene's hits: document ids and float32 scores."""
+    from jnius import autoclass
+
+    with tempfile.TemporaryDirectory() as folder:
+        writer = autoclass("io.anserini.index.SimpleIndexer")(folder, False, 1)
+        for name, text in documents.items():
+            if text.strip():
+                assert writer.addRawDocument(json.dumps({"id": name, "contents": text}))
+        writer.close(True)
+        reader = autoclass("io.anserini.index.IndexReaderUtils").getReader(folder)
+        stored = reader.storedFields()
+        names = [stored.document(i).get("id") for i in range(reader.maxDoc())]
+        searcher = autoclass("org.apache.lucene.search.IndexSearcher")(reader)
+        searcher.setMaxClauseCount(1 << 20)
+        searcher.setSimilarity(autoclass("org.apache.lucene.search.similarities.BM25Similarity")(k1, b))
+        to_json = autoclass("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString
+        results = []
+        for text in queries:
+            # Jackson writes a float so that it reads back as the same float, and in one call for all hits.
+            hits = json.loads(to_json(searcher.search(_query(text), max(reader.maxDoc(), 1))))["scoreDocs"]
+            scores = np.array([np.float32(hit["score"]) for hit in hits], np.float32)
+            results.append(([names[hit["doc"]] for hit in hits], scores))
+        reader.close()
+    return results
+
+
+def _query(text: str):
+    from jnius import autoclass
+
+    analyser = autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
+    return autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")().buildQuery("contents", analyser, text)
+
+
+def _cast(name: str, value: object):
+    from jnius.jnius import cast
+
+    return cast(name, value)

@@ -1,0 +1,94 @@
+"""Prompts as data: the paper's words, SPEC's templates, and what a model is sent."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from desa_ray.engines.prompts import load_prompt, prompt_names
+from desa_ray.errors import DesaError
+
+QUERY = 'a "quoted" {query} ü🧬\n\\'
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_prompt_1_is_the_papers_word_for_word(shared: Path) -> None:
+    paper = (shared / "paper" / "desa.tex").read_text(encoding="utf-8")
+    printed = re.search(r"\\textbf\{System prompt\}(.*?)\\par\\smallskip", paper, re.DOTALL)
+    assert printed is not None
+    assert words(load_prompt("references").system) == words(printed.group(1))
+
+
+def test_prompt_1_sends_the_query_as_a_canonical_json_object() -> None:
+    system, user = load_prompt("references").messages(QUERY, "scifact")
+    assert (system["role"], user["role"]) == ("system", "user")
+    assert user["content"] == '{"query":"a \\"quoted\\" {query} ü🧬\\n\\\\"}'
+    assert json.loads(user["content"]) == {"query": QUERY}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "user"),
+    [
+        ("scifact", "Please write a scientific paper passage to support/refute the claim.\nClaim: Q\nPassage:"),
+        ("trec-covid", "Please write a scientific paper passage to answer the question.\nQuestion: Q\nPassage:"),
+        ("fiqa", "Please write a financial article passage to answer the question.\nQuestion: Q\nPassage:"),
+        ("arguana", "Please write a counter argument for the passage.\nPassage: Q\nCounter Argument:"),
+        ("nfcorpus", "Please write a passage to answer the question.\nQuestion: Q\nPassage:"),
+    ],
+)
+def test_hyde_words_its_task_by_data_set(dataset: str, user: str) -> None:
+    assert load_prompt("hyde").messages("Q", dataset) == [{"role": "user", "content": user}]
+
+
+def test_query2doc_and_mugi_send_the_words_of_their_papers() -> None:
+    expected = "Write a passage that answers the given query:\nQuery: Q\nPassage:"
+    assert load_prompt("query2doc").messages("Q", "x") == [{"role": "user", "content": expected}]
+    system, user = load_prompt("mugi").messages("Q", "x")
+    assert system["content"] == (
+        "You are PassageGenGPT, an AI capable of generating concise, informative, and clear pseudo passages on "
+        "specific topics."
+    )
+    assert user["content"] == (
+        "Generate one passage that is relevant to the following query: 'Q'. "
+        "The passage should be concise, informative, and clear"
+    )
+
+
+def test_the_query_stands_in_the_message_as_it_is() -> None:
+    for name in ("hyde", "query2doc", "mugi"):
+        assert QUERY in load_prompt(name).messages(QUERY, "x")[-1]["content"]
+
+
+def test_counts_and_decoding_are_those_of_the_specification() -> None:
+    found = {name: (load_prompt(name).text_count, load_prompt(name).max_new_tokens) for name in prompt_names()}
+    assert found == {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
+    one = load_prompt("references")
+    assert (one.temperature, one.top_p, one.top_k, one.structured) == (0.7, 0.9, 20, True)
+
+
+def test_the_hash_follows_the_words_and_not_their_source() -> None:
+    one = load_prompt("references")
+    assert replace(one, source="elsewhere").hash == one.hash
+    assert replace(one, system=one.system + ".").hash != one.hash
+    assert replace(one, temperature=0.6).hash != one.hash
+    assert len({load_prompt(name).hash for name in prompt_names()}) == len(prompt_names())
+
+
+def test_query2doc_is_cut_after_120_words() -> None:
+    prompt = load_prompt("query2doc")
+    long = "  one\n" + "two  " * 200
+    assert prompt.cut(long).split() == long.split()[:120]
+    assert long.startswith(prompt.cut(long))
+    for short in ("two " * 119, "two " * 119 + "two", "", " "):
+        assert prompt.cut(short).split() == short.split()
+    assert load_prompt("hyde").cut(long) == long
+
+
+def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(DesaError, match=r"unknown prompt 'hide' \(choose hyde, mugi, query2doc, references\)"):
+        load_prompt("hide")

@@ -1,0 +1,188 @@
+"""Recorded text becomes complete generation records, or every reason why not is told."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from desa_ray.engines.generation import GENERATION_SCHEMA
+from desa_ray.engines.prompts import load_prompt
+from desa_ray.engines.recorded_generator import COUNTS, RecordedGenerations, read_recorded, recorded_fingerprint
+from desa_ray.errors import DesaError, Problems
+
+REFERENCES = load_prompt("references")
+FIVE = ["One fish.", "Two fish.", "Red fish.", "Blue fish.", "Old fish."]
+
+
+def row(query: str, draw: int, texts: Any = FIVE, prompt: str = "references") -> dict[str, Any]:
+    return {"query_id": query, "prompt": prompt, "draw": draw, "texts": texts}
+
+
+def write(folder: Path, rows: Sequence[dict[str, Any] | str], name: str = "references") -> Path:
+    lines = [line if isinstance(line, str) else json.dumps(line) for line in rows]
+    (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def read(folder: Path, queries: Sequence[str] = ("a", "b"), draws: int = 2, **options: Any) -> RecordedGenerations:
+    defaults = {"query_texts": [f"text of {query}" for query in queries], "dataset": "mine", "strict": False}
+    return read_recorded(folder, REFERENCES, query_ids=queries, draws=range(draws), **(defaults | options))
+
+
+ALL = [row(query, draw) for query in "ab" for draw in (0, 1)]
+
+
+def test_a_record_has_every_field_of_a_generation_and_nulls_where_only_an_engine_knows(tmp_path: Path) -> None:
+    found = read(write(tmp_path, ALL))
+    assert found.records.schema == GENERATION_SCHEMA
+    first = found.records.row(0, named=True)
+    assert first == {
+        **dict.fromkeys(GENERATION_SCHEMA.names()),
+        "query_id": "a",
+        "prompt": "references",
+        "draw": 0,
+        "texts": FIVE,
+        "prompt_hash": REFERENCES.hash,
+        "retries": 0,
+        "fallback": False,
+        "generator": "recorded",
+        "text_hash": hashlib.sha256(b'["One fish.","Two fish.","Red fish.","Blue fish.","Old fish."]').hexdigest(),
+    }
+    assert found.counts == dict.fromkeys(COUNTS, 0)
+
+
+def test_the_order_of_lines_does_not_matter_and_queries_stand_in_utf8_order(tmp_path: Path) -> None:
+    queries = ["10", "9", "\uffff", "🧬"]  # UTF-16 would put the last before the third
+    rows = [row(query, draw) for draw in (1, 0) for query in ("🧬", "9", "\uffff", "10")]
+    found = read(write(tmp_path, rows), queries=queries).records
+    assert list(found.select("query_id", "draw").iter_rows()) == [(query, draw) for query in queries for draw in (0, 1)]
+
+
+def test_real_recordings_are_read_whole(shared: Path) -> None:
+    folder = shared / "data" / "scifact"
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    queries, texts = [row["_id"] for row in rows], [row["text"] for row in rows]
+    for name in ("references", "query2doc"):
+        prompt = load_prompt(name)
+        found = read_recorded(
+            folder / "generations",
+            prompt,
+            query_ids=queries,
+            query_texts=texts,
+            dataset="scifact",
+            draws=range(3),
+            strict=False,
+        )
+        assert found.records.height == 900
+        assert set(found.records["texts"].list.len()) == {prompt.text_count}
+        raw = [json.loads(line) for line in (folder / "generations" / f"{name}.jsonl").open(encoding="utf-8")]
+        assert sorted((row["query_id"], row["draw"], row["texts"]) for row in raw) == [
+            tuple(record) for record in found.records.select("query_id", "draw", "texts").iter_rows()
+        ]
+        repeated = sum(len(row["texts"]) - len({text.strip().casefold() for text in row["texts"]}) for row in raw)
+        assert found.counts["duplicate_texts"] == repeated
+        assert found.counts["fallbacks"] == 0
+
+
+def test_strict_reading_falls_back_where_live_output_would(tmp_path: Path) -> None:
+    rows = [row("a", 0), row("a", 1, [*FIVE[:4], "one FISH. "]), row("b", 0, FIVE[:3]), row("b", 1, [*FIVE[:4], "n/a"])]
+    found = read(write(tmp_path, rows), strict=True)
+    assert found.counts["fallbacks"] == 3
+    records = found.records.to_dicts()
+    assert [record["fallback"] for record in records] == [False, True, True, True]
+    assert [record["reason"] for record in records] == [
+        None,
+        "item 5 is a duplicate of item 1",
+        "the array has 3 items instead of 5",
+        "item 5 is a placeholder: 'n/a'",
+    ]
+    assert [record["texts"] for record in records[1:]] == [[], [], []]
+
+
+def test_blemishes_are_counted_where_reading_is_not_strict(tmp_path: Path) -> None:
+    rows = [*ALL[:3], row("b", 1, ["Same.", "same. ", "n/a", "markdown", "TEXT of b"])]
+    counts = read(write(tmp_path, rows)).counts
+    assert (counts["duplicate_texts"], counts["placeholder_texts"], counts["texts_equal_to_query"]) == (1, 2, 1)
+
+
+def test_rows_nobody_asked_for_are_passed_over_and_counted(tmp_path: Path) -> None:
+    found = read(write(tmp_path, [*ALL, row("z", 0), row("z", 1, []), row("a", 2)]))
+    assert found.records.height == 4
+    assert (found.counts["rows_of_unknown_queries"], found.counts["rows_of_other_draws"]) == (2, 1)
+
+
+def test_missing_rows_are_counted_and_named(tmp_path: Path) -> None:
+    with pytest.raises(DesaError) as caught:
+        read(write(tmp_path, ALL[1:]), queries=["a", "b", *map(str, range(10, 21))])
+    text = str(caught.value)
+    assert "23 of 26 rows missing for the queries of mine" in text
+    assert "'10' draw 0" in text
+    assert "and 13 more" in text
+    with pytest.raises(DesaError, match="1 of 4 rows missing for the queries of mine: query 'a' draw 0 "):
+        read(write(tmp_path, ALL[1:]))
+
+
+def test_a_repeated_row_is_refused_with_both_lines(tmp_path: Path) -> None:
+    with pytest.raises(DesaError, match=r"repeated rows of one query and draw .1.: lines 2 and 5 \(query 'a' draw 1\)"):
+        read(write(tmp_path, [*ALL, row("a", 1)]))
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"query_id": "a", ', "malformed JSON: "),
+        ('["a", 0]', "not a JSON object but list"),
+        (row("a", 0, FIVE[:4]), "4 texts instead of 5: query 'a' draw 0"),
+        (row("a", 0, [*FIVE, "x"]), "6 texts instead of 5"),
+        (row("a", 0, [*FIVE[:4], "  "]), "item 5 is empty"),
+        (row("a", 0, [*FIVE[:4], None]), "item 5 is not a string but null"),
+        (row("a", 0, [*FIVE[:4], "\ud800"]), "item 5 has a lone surrogate"),
+        (row("a", 0, "One fish."), 'field "texts" is missing or wrong'),
+        (row("a", 0, prompt="query2doc"), 'field "prompt" is missing or wrong: "\'query2doc\'"'),
+        (row("a", True), 'field "draw" is missing or wrong'),
+        (row("a", -1), 'field "draw" is missing or wrong'),
+        ({"prompt": "references", "draw": 0, "texts": FIVE}, 'field "query_id" is missing or wrong'),
+    ],
+)
+def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path, line: dict[str, Any] | str, what: str) -> None:
+    with pytest.raises(DesaError) as caught:
+        read(write(tmp_path, [*ALL[1:], line]))
+    assert f"references.jsonl:4: {what}" in str(caught.value)
+
+
+def test_all_findings_come_together(tmp_path: Path) -> None:
+    with pytest.raises(Problems) as caught:
+        read(write(tmp_path, [row("a", 0), row("a", 0), "{", row("b", 0, [])]))
+    assert len(caught.value.problems) == 4  # malformed, no texts, repeated, missing
+
+
+def test_passages_are_cut_as_their_prompt_says(tmp_path: Path) -> None:
+    long = " ".join(f"word{number}" for number in range(130))
+    write(tmp_path, [row("a", 0, [long], prompt="query2doc")], name="query2doc")
+    found = read_recorded(
+        tmp_path,
+        load_prompt("query2doc"),
+        query_ids=["a"],
+        query_texts=["q"],
+        dataset="mine",
+        draws=[0],
+        strict=False,
+    )
+    assert found.records["texts"].to_list() == [[" ".join(long.split()[:120])]]
+    assert found.counts["texts_cut"] == 1
+
+
+def test_a_missing_recording_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DesaError, match=r"references.jsonl: no recorded texts of the prompt references"):
+        read(tmp_path)
+    with pytest.raises(DesaError, match=r"generator\.folder="):
+        recorded_fingerprint(tmp_path, REFERENCES)
+
+
+def test_the_fingerprint_is_the_hash_of_the_bytes(tmp_path: Path) -> None:
+    write(tmp_path, ALL)
+    data = (tmp_path / "references.jsonl").read_bytes()
+    assert recorded_fingerprint(tmp_path, REFERENCES) == hashlib.sha256(data).hexdigest()

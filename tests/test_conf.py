@@ -1,0 +1,59 @@
+"""The configuration: every file composes, becomes a typed configuration, and is part of the package."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from desa_ray.config import parse
+from desa_ray.errors import Problems
+from jobs.settings import RUN_KEYS
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CONF = REPOSITORY / "conf"
+GROUPS = ("dataset", "encoder", "generator", "sparse", "method", "fusion", "evaluation", "cluster", "tracking", "store")
+
+
+def _typed(*overrides: str):
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        config = compose("config", overrides=list(overrides))
+    plain = OmegaConf.to_container(config, resolve=True)
+    return parse({key: plain[key] for key in RUN_KEYS})
+
+
+@pytest.mark.parametrize("choice", [f"{group}={file.stem}" for group in GROUPS for file in (CONF / group).glob("*.yaml")])
+def test_every_choice_of_every_group_composes(choice):
+    group, name = choice.split("=")
+    part = getattr(_typed(choice), group)
+    if hasattr(part, "name") and name not in ("beir_folder", "ir_datasets"):
+        assert part.name == name
+
+
+@pytest.mark.parametrize("name", [file.stem for file in (CONF / "experiment").glob("*.yaml")])
+def test_every_experiment_composes(name):
+    _typed(f"+experiment={name}")
+
+
+def test_all_wrong_values_are_reported_together():
+    with pytest.raises(Problems) as caught:
+        _typed("fusion.k=0", "draws=-1", "encoder.pooling=max", "dataset.name='../x'")
+    text = str(caught.value)
+    for where in ("fusion.k", "draws", "encoder.pooling", "dataset.name"):
+        assert where in text
+
+
+def test_every_package_is_listed_for_the_wheel():
+    listed = set(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = {"desa_ray.conf", "hydra_plugins", "jobs"}
+    found |= {".".join(p.parent.relative_to(REPOSITORY).parts) for p in (REPOSITORY / "desa_ray").rglob("*.py")}
+    assert listed == found
+
+
+def test_locks_hold_hashes_and_no_addresses():
+    for lock in (REPOSITORY / "requirements").glob("*.txt"):
+        text = lock.read_text()
+        assert "--hash=sha256:" in text
+        assert not re.search(r"https?://|--(extra-)?index-url|--find-links", text), lock.name
