@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import hydra
@@ -18,12 +19,24 @@ CONFIG = "pkg://desa_ray.conf"
 def hydra_app(verb: str, config_name: str, arguments: list[str], task: Callable[[DictConfig], None]) -> int:
     """Compose `config_name` with the command line's overrides and call `task`; 0 on success."""
     sys.argv = [f"desa {verb}", *arguments]
+    failures: list[BaseException] = []
+
+    @wraps(task)
+    def guarded(config: DictConfig) -> None:
+        # Hydra announces an exception of the task in its own words; ours leave by another door.
+        try:
+            task(config)
+        except (DesaError, KeyboardInterrupt) as error:
+            failures.append(error)
+
     # Hydra prints its own traceback and exits unless told otherwise; errors are ours to word.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
-        hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(task)()
+        hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
     except (HydraException, OmegaConfBaseException) as error:
         raise DesaError(_one_line(error), mend=_mend(str(error), arguments)) from error
+    if failures:
+        raise failures[0]
     return 0
 
 

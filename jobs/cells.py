@@ -59,13 +59,13 @@ class LazyExecutor:
 
     def _start(self) -> Executor:
         if self.config.kind == "serial":
-            executor: Executor = SerialExecutor(self.store.root)
+            executor: Executor = SerialExecutor(self.store.files.root)
         else:
             from desa_ray.cluster.executor import RayExecutor
             from desa_ray.cluster.session import session
 
             self.stack.enter_context(session(self.config))
-            executor = RayExecutor(self.store.root, self.config)
+            executor = RayExecutor(self.store.files.root, self.config)
         self.stack.callback(executor.close)
         return executor
 

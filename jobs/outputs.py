@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import polars as pl
 
@@ -16,6 +18,7 @@ from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.records import result_config
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
+from jobs.console import note
 
 
 def sha256_file(path: Path) -> str:
@@ -38,13 +41,31 @@ def write_records(path: Path, records: pl.DataFrame) -> Path:
     return temporary.replace(path)
 
 
+def _trec_ids(runs: Sequence[pl.DataFrame]) -> Callable[[str], str]:
+    """How ids stand in a TREC file, whose fields are divided by blanks: as they are, unless one of them has a blank.
+
+    Then every blank and percent sign of every id is percent-encoded, which `urllib.parse.unquote` undoes.
+    """
+    odd = any(
+        bool(column.str.contains(r"\s").any()) for run in runs for column in (run["query_id"], run["docs"].explode())
+    )
+    if not odd:
+        return lambda name: name
+    note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
+    return lambda name: re.sub(r"[\s%]", lambda found: quote(found.group()), name)
+
+
 def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame]) -> list[Path]:
     """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
     paths = []
+    spelled = _trec_ids(runs)
     for draw, run in enumerate(runs):
         path = folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec")
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        rankings = dict(zip(run["query_id"].to_list(), run["docs"].to_list(), strict=True))
+        rankings = {
+            spelled(query): [spelled(document) for document in documents]
+            for query, documents in zip(run["query_id"].to_list(), run["docs"].to_list(), strict=True)
+        }
         write_run(temporary, rankings, tag=f"desa-{method}-draw{draw}")
         paths.append(temporary.replace(path))
     return paths

@@ -51,8 +51,8 @@ def tracking_uri(config: TrackingConfig) -> str:
 
 def order_of(config: DictConfig, folder: Path) -> Order:
     """A composed configuration as a cell to run; every wrong or unknown value is reported at once."""
-    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    plain = {key: values[key] for key in RUN_KEYS}
+    own = OmegaConf.masked_copy(config, list(RUN_KEYS))
+    plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     return Order(parse(plain), plain, folder)
 
 

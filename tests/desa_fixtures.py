@@ -1,4 +1,4 @@
-"""A small real collection (a slice of SciFact with its recorded references) and the `desa` command as a user runs it."""
+"""A small real collection (a slice of SciFact with recorded references), and the `desa` command as a user runs it."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def _write(path: Path, rows: list[dict]) -> None:
 
 @pytest.fixture(scope="session")
 def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """500 documents and 40 queries of SciFact in BEIR layout: every relevant document of the queries, then the first."""
+    """500 documents and 40 queries of SciFact in BEIR layout: all relevant documents of the queries, then the first."""
     source = shared / "data" / "scifact"
     folder = tmp_path_factory.mktemp("slice")
     judged = [line.split("\t") for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]]

@@ -24,7 +24,9 @@ def _typed(*overrides: str):
     return parse({key: plain[key] for key in RUN_KEYS})
 
 
-@pytest.mark.parametrize("choice", [f"{group}={file.stem}" for group in GROUPS for file in (CONF / group).glob("*.yaml")])
+@pytest.mark.parametrize(
+    "choice", [f"{group}={file.stem}" for group in GROUPS for file in (CONF / group).glob("*.yaml")]
+)
 def test_every_choice_of_every_group_composes(choice):
     group, name = choice.split("=")
     part = getattr(_typed(choice), group)

@@ -1,7 +1,7 @@
 """Exact comparison of fused scores: floats decide what is clear, wide integers decide what is close.
 
-F(d) = sum of w_c / (kappa + rank_c(d)) (SPEC section 6). Multiplied by a common factor this is a sum of W_c / (p + q rank)
-with integers W, p, q, which `scaled` finds. Two such sums can be equal, or differ by less than a float64 notices, so
+F(d) = sum of w_c / (kappa + rank_c(d)) (SPEC section 6). Times a common factor this is a sum of W_c / (p + q rank) with
+integers W, p, q, which `scaled` finds. Two such sums can be equal, or differ by less than a float64 notices, so
 `precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as many digits as
 the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `scaled` refuses weights
 and denominators of 2^31 and more; such channels go to `desa_ray.core.wide`.
@@ -39,8 +39,8 @@ def scaled(weights: Sequence[Fraction], kappa: Fraction, longest: int) -> NDArra
     """Integers for channels of at most `longest` items; None where they need more than 31 bits.
 
     Returns:
-        int64 [C + 3]: weights W, then p and q, such that w_c / (kappa + rank) is proportional to W_c / (p + q rank), then
-        how many base-2^32 digits after the point tell any two different sums apart.
+        int64 [C + 3]: weights W, p and q, such that w_c / (kappa + rank) is proportional to W_c / (p + q rank), and how
+        many base-2^32 digits after the point tell any two different sums apart.
     """
     integers, p, q = _integers(tuple(weights), kappa)
     largest = p + q * (longest + 1)
@@ -130,4 +130,4 @@ def precedes(x, y, seen, lengths, ranks_NC, scale):
     if low < high * (1 - NEAR):
         return False
     sign = _exact_sign(x, y, seen, lengths, ranks_NC, scale)
-    return sign > 0 or (sign == 0 and 0 <= y and x < y)
+    return sign > 0 or (sign == 0 and y >= 0 and x < y)

@@ -87,7 +87,7 @@ def _scores(ranks_NC, scale):
 
 
 def _above(scores_N: NDArray[np.float64], m: int) -> NDArray[np.int32]:
-    """Numbers, ascending, of a superset of the m best: the m-th best of a sample is a floor for the m-th best of all."""
+    """Numbers, ascending, of a superset of the m best: the m-th best of a sample is a floor for that of all."""
     sample = scores_N[:: max(1, isqrt(scores_N.size // m))]
     floor = np.partition(sample, -m)[-m] * (1 - NEAR) if m <= sample.size else 0.0
     return np.flatnonzero((scores_N >= floor) & (scores_N > 0)).astype(np.int32)

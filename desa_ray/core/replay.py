@@ -210,9 +210,10 @@ def _ahead(reads, lengths, scale, target):
     p, q = scale[P], scale[Q]
     turn = -1  # the channel that is read next
     for c in range(reads.size):
-        if reads[c] < lengths[c]:
-            if turn < 0 or scale[c] * (p + q * (reads[turn] + 1)) > scale[turn] * (p + q * (reads[c] + 1)):
-                turn = c
+        if reads[c] == lengths[c]:
+            continue
+        if turn < 0 or scale[c] * (p + q * (reads[turn] + 1)) > scale[turn] * (p + q * (reads[c] + 1)):
+            turn = c
     if turn >= 0:
         _state(turn, min(lengths[turn], reads[turn] + max(8, reads[turn] >> 4)), lengths, scale, target)
     return turn >= 0

@@ -20,9 +20,7 @@ from desa_ray.errors import DesaError
 
 MIN_WORDS = 8
 MIN_DOCUMENTS = 2_000
-SKIPPED_MODULES = frozenset(
-    {"idlelib", "lib2to3", "test", "tests", "tkinter", "turtle", "turtledemo"}
-)
+SKIPPED_MODULES = frozenset({"idlelib", "lib2to3", "test", "tests", "tkinter", "turtle", "turtledemo"})
 
 Document = tuple[str, str, str]
 Judgment = tuple[str, str, int]
@@ -50,27 +48,22 @@ def load() -> RawCollection:
     lines = (data / "needs.jsonl").read_text(encoding="utf-8").splitlines()
     queries = [(need["id"], need["text"]) for need in map(json.loads, lines)]
     lines = (data / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    judged = [
-        (query, document, int(grade))
-        for query, document, grade in (line.split("\t") for line in lines)
-    ]
+    judged = [(query, document, int(grade)) for query, document, grade in (line.split("\t") for line in lines)]
     qrels, dropped = keep_known(judged, {identifier for identifier, _, _ in documents})
     answered = {query for query, _, grade in qrels if grade > 0}
     counts["judgments_dropped"] = dropped
-    counts["needs_without_relevant"] = sum(
-        query not in answered for query, _ in queries
-    )
+    counts["needs_without_relevant"] = sum(query not in answered for query, _ in queries)
     return RawCollection(documents, queries, qrels, counts)
 
 
 def fingerprint() -> str:
-    """Hex SHA-256 of all that `load` depends on: Python version, library sources, demo data, this module."""
+    """Hex SHA-256 of all that `load` depends on: Python version, library sources, needs, judgments, this module.
+
+    Contents are hashed, never times or places. The recorded texts are left out: who reads them hashes them.
+    """
     digest = hashlib.sha256(platform.python_version().encode())
     data = _demo_data()
-    own = [
-        (f"own/{path.name}", path)
-        for path in (Path(__file__), *sorted(data.glob("*.jsonl")), data / "qrels.tsv")
-    ]
+    own = [(f"own/{path.name}", path) for path in (Path(__file__), *sorted(data.glob("*.jsonl")), data / "qrels.tsv")]
     for name, path in own + stdlib_sources():
         try:
             content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -88,29 +81,21 @@ def generations_folder() -> Path:
 def stdlib_sources() -> list[tuple[str, Path]]:
     """(module name, source file) of every documented public module, in UTF-8 order of the names."""
     root = Path(sysconfig.get_path("stdlib"))
-    return sorted(_modules(root, ()))
+    return sorted(_modules(root, ())) if root.is_dir() else []
 
 
-def read_documents(
-    sources: Iterable[tuple[str, Path]],
-) -> tuple[list[Document], dict[str, int]]:
+def read_documents(sources: Iterable[tuple[str, Path]]) -> tuple[list[Document], dict[str, int]]:
     """Documents of the given modules in UTF-8 order of their ids, and what was noticed on the way.
 
     Of several definitions under one name the first in the file stands; of several names with one text the first name.
     """
-    counts = {
-        "source_files": 0,
-        "source_files_unreadable": 0,
-        "duplicate_texts_dropped": 0,
-    }
+    counts = {"source_files": 0, "source_files_unreadable": 0, "duplicate_texts_dropped": 0}
     found: dict[str, Document] = {}
     for module, path in sources:
         counts["source_files"] += 1
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # invalid escapes in other people's sources
+                warnings.simplefilter("ignore")  # invalid escapes in other people's sources
                 tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):
             counts["source_files_unreadable"] += 1
@@ -124,9 +109,7 @@ def read_documents(
     return list(by_text.values()), counts
 
 
-def keep_known(
-    qrels: Iterable[Judgment], known: set[str]
-) -> tuple[list[Judgment], int]:
+def keep_known(qrels: Iterable[Judgment], known: set[str]) -> tuple[list[Judgment], int]:
     """The judgments whose document is known, in the given order, and how many were dropped."""
     qrels = list(qrels)
     kept = [judgment for judgment in qrels if judgment[1] in known]
@@ -157,9 +140,7 @@ def _documents(tree: ast.Module, module: str) -> Iterator[Document]:
     yield from _members(tree.body, module, ())
 
 
-def _members(
-    body: Iterable[ast.stmt], module: str, path: tuple[str, ...]
-) -> Iterator[Document]:
+def _members(body: Iterable[ast.stmt], module: str, path: tuple[str, ...]) -> Iterator[Document]:
     for node in _definitions(body):
         if not _public(node.name):
             continue
@@ -183,12 +164,7 @@ def _definitions(nodes: Iterable[ast.AST]) -> Iterator[Definition]:
 
 def _text(node: ast.Module | Definition) -> str:
     """The docstring on one line, or nothing where it is shorter than `MIN_WORDS` words."""
-    words = (
-        (ast.get_docstring(node) or "")
-        .encode("utf-8", "replace")
-        .decode("utf-8")
-        .split()
-    )
+    words = (ast.get_docstring(node) or "").encode("utf-8", "replace").decode("utf-8").split()
     return " ".join(words) if len(words) >= MIN_WORDS else ""
 
 
@@ -198,13 +174,7 @@ def _words(identifier: str) -> str:
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments = node.args
-    named = [
-        *arguments.posonlyargs,
-        *arguments.args,
-        arguments.vararg,
-        *arguments.kwonlyargs,
-        arguments.kwarg,
-    ]
+    named = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
     return f"({', '.join(a.arg for a in named if a and a.arg not in ('self', 'cls'))})"
 
 

@@ -25,8 +25,11 @@ def write_shard(vectors_ND: np.ndarray, path: Path) -> None:
     faiss.write_index(index, str(path))
 
 
-def read_shard(path: Path, expect_rows: int, expect_dim: int) -> np.ndarray:
-    """The rows of a shard, float32 [expect_rows, expect_dim], read-only, in FAISS's own memory (no copy).
+def read_shard(path: Path, expect_rows: int, expect_dim: int | None = None) -> np.ndarray:
+    """The rows of a shard, float32 [expect_rows, D], read-only, in FAISS's own memory (no copy).
+
+    Args:
+        expect_dim: D where the caller knows it; else any.
 
     Raises:
         CorruptArtifact: not a flat inner-product index, or not of the expected size.
@@ -36,12 +39,16 @@ def read_shard(path: Path, expect_rows: int, expect_dim: int) -> np.ndarray:
     except RuntimeError as error:
         raise CorruptArtifact(f"FAISS cannot read it: {error}", where=str(path), mend="recompute it") from None
     if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_INNER_PRODUCT:
-        raise CorruptArtifact(f"a {type(index).__name__}, not a flat inner-product index", where=str(path))
-    if (index.ntotal, index.d) != (expect_rows, expect_dim):
         raise CorruptArtifact(
-            f"{index.ntotal} vectors of {index.d} dimensions, expected {expect_rows} of {expect_dim}", where=str(path)
+            f"a {type(index).__name__}, not a flat inner-product index", where=str(path), mend="recompute it"
         )
-    return np.asarray(_Rows(index)).reshape(expect_rows, expect_dim)
+    if index.ntotal != expect_rows or expect_dim not in (None, index.d):
+        raise CorruptArtifact(
+            f"{index.ntotal} vectors of {index.d} dimensions, expected {expect_rows} of {expect_dim or index.d}",
+            where=str(path),
+            mend="recompute it",
+        )
+    return np.asarray(_Rows(index)).reshape(expect_rows, index.d)
 
 
 class _Rows:

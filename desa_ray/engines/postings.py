@@ -13,7 +13,7 @@ from numba import njit
 
 from desa_ray.errors import DesaError
 
-_DTYPES = {
+POSTING_ARRAYS = {
     "terms": np.uint8,
     "term_offsets": np.int64,
     "indptr": np.int64,
@@ -85,14 +85,14 @@ class Postings:
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything as named arrays, for a store; `statistics` is int64 [doc_count, sum_total_term_freq]."""
         statistics = np.array([self.doc_count, self.sum_total_term_freq], np.int64)
-        return {name: statistics if name == "statistics" else getattr(self, name) for name in _DTYPES}
+        return {name: statistics if name == "statistics" else getattr(self, name) for name in POSTING_ARRAYS}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Postings":
         """The inverse of `arrays`; memory-mapped arrays stay mapped. Raises DesaError as the constructor does."""
-        if arrays.keys() != _DTYPES.keys() or arrays["statistics"].shape != (2,):
+        if arrays.keys() != POSTING_ARRAYS.keys() or arrays["statistics"].shape != (2,):
             raise DesaError(
-                f"postings need the arrays {', '.join(_DTYPES)}", where="postings", mend="build the index again"
+                f"postings need the arrays {', '.join(POSTING_ARRAYS)}", where="postings", mend="build the index again"
             )
         doc_count, sum_total_term_freq = map(int, arrays["statistics"])
         lists = {name: array for name, array in arrays.items() if name != "statistics"}
@@ -110,7 +110,7 @@ class Postings:
         return Postings.from_arrays, (self.arrays(),)  # through the constructor: pickling forgets what is read-only
 
     def _fault(self) -> str:
-        for name, dtype in _DTYPES.items():
+        for name, dtype in POSTING_ARRAYS.items():
             array = getattr(self, name, None)
             if array is not None and (array.ndim != 1 or array.dtype != dtype):
                 return f"{name} is {array.dtype} of {array.ndim} dimensions, not one of {np.dtype(dtype)}"

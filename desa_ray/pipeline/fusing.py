@@ -62,7 +62,7 @@ class FusionWork:
         return {"bounds": bounds(rows, self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        return shards_of(layout, "part-{}.run.parquet", "part-{}.parquet")
+        return shards_of(layout, "run-{}.parquet", "part-{}.parquet")
 
     def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
         params = stage.params

@@ -74,7 +74,9 @@ def check_method(method: MethodConfig, n_refs: int) -> list[DesaError]:
     if repeated := {name for name in names if names.count(name) > 1}:
         problems.append(DesaError(f"two channels named {listed(sorted(repeated))}", where=where, mend="rename one"))
     if method.prompt is not None and method.prompt not in prompt_names():
-        problems.append(DesaError(f"unknown prompt {method.prompt!r}", where=where, mend=f"known: {listed(prompt_names())}"))
+        problems.append(
+            DesaError(f"unknown prompt {method.prompt!r}", where=where, mend=f"known: {listed(prompt_names())}")
+        )
     for channel in method.channels:
         place = f"{where}, channel {channel.name}"
         known = OPERATORS[channel.kind]
@@ -88,7 +90,7 @@ def check_method(method: MethodConfig, n_refs: int) -> list[DesaError]:
             what = f"weight {channel.weight} is not positive"
             problems.append(DesaError(what, where=place, mend="drop the channel or give it a weight > 0"))
     if method.prompt == "references" and n_refs > load_prompt("references").text_count:
-        what = f"n_refs is {n_refs}, but the prompt asks for {load_prompt('references').count} references"
+        what = f"n_refs is {n_refs}, but the prompt asks for {load_prompt('references').text_count} references"
         problems.append(DesaError(what, where="n_refs", mend="use a smaller n_refs"))
     return problems
 
@@ -142,7 +144,7 @@ class Builder:
 
     def _collection(self) -> CollectionStages:
         dataset = self.config.dataset
-        serial = SerialExecutor(self.store.root)
+        serial = SerialExecutor(self.store.files.root)
         record = record_stage(dataset, self.data_home)
         if not present(self.store, record):
             run_stage(self.store, record, serial, Quiet())

@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 
 from desa_ray.core.texts import SPARSE_TEXTS
-from desa_ray.engines.bm25 import POSTING_ARRAYS, Postings
 from desa_ray.engines.lucene import Lucene
+from desa_ray.engines.postings import POSTING_ARRAYS, Postings
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout

@@ -16,7 +16,13 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
     cluster = config.cluster
     return Pool(
         f"encoder:{config.encoder.name}:{sha256_json(identity)[:12]}",
-        partial(load_encoder, config.encoder, threads=cluster.encoder_cpus, model_home=model_home, batch_size=cluster.batch_size),
+        partial(
+            load_encoder,
+            config.encoder,
+            threads=cluster.encoder_cpus,
+            model_home=model_home,
+            batch_size=cluster.batch_size,
+        ),
         size=cluster.encoders,
         cpus=cluster.encoder_cpus,
         gpus=cluster.encoder_gpus,

@@ -1,12 +1,12 @@
 """Complete rankings: one artifact a channel (operator and inputs), one row a query.
 
-Parts of a shard: `part-*.docs.npy` (document numbers int32, best first, queries one after another) and
-`part-*.queries.parquet` (length, ranking hash, dense angle, the two best scores). A ranking does not know kappa or
+Parts of a shard: `docs-*.npy` (document numbers int32, best first, queries one after another) and
+`queries-*.parquet` (length, ranking hash, dense angle, the two best scores). A ranking does not know kappa or
 weights, so a sweep over those reads it and ranks nothing again.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,7 @@ class _RankingWork:
         return {"bounds": bounds(rows, self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        return shards_of(layout, "part-{}.docs.npy", "part-{}.queries.parquet")
+        return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         hasher = RowHasher(QUERIES)
@@ -110,11 +110,11 @@ def own_documents(scratch: Scratch, store: Store, stage: Stage) -> dict[int, int
     return scratch.get(f"own {stage.inputs['queries'].key.digest} {stage.inputs['corpus'].key.digest}", read)
 
 
-def fallbacks(scratch: Scratch, store: Store, stage: Stage) -> list[bool] | None:
-    """Per query, whether its generated text fell back; None where the channel uses no generated text."""
+def fallbacks(scratch: Scratch, store: Store, stage: Stage) -> list[bool]:
+    """Per query, whether its generated text fell back: the channel is then the Original channel."""
     generation = stage.inputs.get("generation")
     if generation is None:
-        return None
+        return [False] * stored_layout(store, stage)["bounds"][-1]
     return scratch.get(f"fallback {generation.key.digest}", lambda: read_generations(store, generation).fallback)
 
 
@@ -135,10 +135,8 @@ class DenseRankingWork(_RankingWork):
             given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
         expanded, diagnostics = operator.function(given)
         angles = diagnostics.get("angle_deg")
-        fell_back = fallbacks(engine, store, stage)
-        if fell_back is not None:
-            chosen = np.array(fell_back[rows], bool)
-            expanded[chosen] = given["query"][chosen]
+        fell_back = np.array(fallbacks(engine, store, stage)[rows], bool)
+        expanded[fell_back] = given["query"][fell_back]
         own = own_documents(engine, store, stage)
         ranked: list[RankedQuery] = []
         for first, scores in self._score(engine, store, stage, expanded):
@@ -149,8 +147,8 @@ class DenseRankingWork(_RankingWork):
                 if (shard.start + local) in own:
                     docs = docs[docs != own[shard.start + local]]
                 top = [*(float(scores[offset, number]) for number in docs[:2]), None, None]
-                known = angles is not None and not (fell_back and fell_back[shard.start + local])
-                ranked.append(RankedQuery(docs, (top[0], top[1]), float(angles[local]) if known else None))
+                angle = None if angles is None or fell_back[local] else float(angles[local])
+                ranked.append(RankedQuery(docs, (top[0], top[1]), angle))
         self.write(store, stage, shard, ranked)
 
     def _score(self, engine: Scratch, store: Store, stage: Stage, queries: np.ndarray):
@@ -161,7 +159,7 @@ class DenseRankingWork(_RankingWork):
         rows = max(1, int(self.memory_gb * 2**30 / max(1, total) / 16))
         exact = stage.params["scoring"] == "int26"
         prepared = quantise(queries) if exact else queries
-        score = exact_scores if exact else float32_scores
+        score: Callable[..., np.ndarray] = exact_scores if exact else float32_scores
         small = total * queries.shape[1] * 8 <= self.memory_gb * 2**29
         for first in range(0, len(queries), rows):
             block = prepared[first : first + rows]
@@ -206,7 +204,7 @@ class SparseRankingWork(_RankingWork):
         original = SPARSE_OPERATORS["original"]
         ranked: list[RankedQuery] = []
         for row in range(shard.start, shard.stop):
-            used = original if fell_back is not None and fell_back[row] else operator
+            used = original if fell_back[row] else operator
             scored = used.function({source: Scored(*scorer.scores(terms[source][row])) for source in used.texts})
             docs, values = scored.docs, scored.scores
             if row in own:

@@ -204,7 +204,8 @@ class Artifact:
             return found
         for name, info in self.parts().items():
             if self._ledger.sidecar(name) != info:
-                found[name] = self._ledger.damaged("is missing, damaged, or differs from the manifest", f"{name}.json")
+                place = f"{self._ledger.folder}/{name}.json"
+                found[name] = self._files.corrupt(place, "is missing, damaged, or differs from the manifest")
                 continue
             try:
                 self._files.local_path(f"{self._ledger.folder}/{info.file}", info.sha256)

@@ -13,7 +13,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -24,10 +24,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from desa_ray.errors import CorruptArtifact, DesaError
-from desa_ray.store.faults import explained, full_disk_told
-
-Content = bytes | Callable[[Path], object]
-"""What `publish` writes: the bytes, or a function that writes a file at the path it is given."""
+from desa_ray.store.faults import explained
+from desa_ray.store.writing import Content, Published, flush, sha256_of, written
 
 TEMPORARY = ".tmp-"
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
@@ -42,15 +40,6 @@ class NameTakenError(Exception):
     def __init__(self, name: str):
         super().__init__(name)
         self.name = name
-
-
-@dataclass(frozen=True)
-class Published:
-    """One published file: its final name, its SHA-256 in hex, its size in bytes."""
-
-    name: str
-    sha256: str
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -78,8 +67,10 @@ class Files:
         except (ValueError, ImportError) as error:
             raise DesaError(f"cannot open it: {error}", where=self.shown, mend="set store.root to a folder") from error
         self._local = isinstance(self._fs, LocalFileSystem)
-        if self._local and os.path.lexists(self._base) and not Path(self._base).is_dir():
-            raise DesaError("is a file, not a folder", where=self.shown, mend="set store.root to a folder")
+        if self._local:
+            self.root = self.shown = self._base  # absolute, as it travels to processes that work elsewhere
+            if os.path.lexists(self._base) and not Path(self._base).is_dir():
+                raise DesaError("is a file, not a folder", where=self.shown, mend="set store.root to a folder")
 
     def __reduce__(self):
         return (Files, (self.root,))
@@ -141,13 +132,13 @@ class Files:
                 stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
                 if _verified.get(str(path)) == stamp:
                     return path
-                found = _sha256(path)
+                found = sha256_of(path)
             except FileNotFoundError:
-                raise self._corrupt(name, f"is missing, expected SHA-256 {sha256}") from None
+                raise self.corrupt(name, f"is missing, expected SHA-256 {sha256}") from None
             if found != sha256:
                 if not self._local:
                     path.unlink(missing_ok=True)
-                raise self._corrupt(name, f"expected SHA-256 {sha256}, found {found} ({stat.st_size} bytes)")
+                raise self.corrupt(name, f"expected SHA-256 {sha256}, found {found} ({stat.st_size} bytes)")
         # A file changed again within one tick of the clock keeps its stamp: trust only a stamp of some age.
         if time.time_ns() - stat.st_mtime_ns > 2_000_000_000:
             _verified[str(path)] = stamp
@@ -167,14 +158,12 @@ class Files:
                 return self._publish_local(name, content)
             with tempfile.TemporaryDirectory(prefix="desa-store-") as folder:
                 source = Path(folder, Path(name).name.replace("*", ""))
-                published = _written(name, content, source)
-                try:
-                    if isinstance(content, bytes):
-                        self._fs.pipe_file(self._path(published.name), content, mode="create")
-                    else:
-                        self._fs.put_file(str(source), self._path(published.name), mode="create")
-                except FileExistsError:
-                    self._check_same(published)
+                published = written(name, content, source)
+                path = self._path(published.name)
+                if isinstance(content, bytes):
+                    self._once(published, lambda: self._fs.pipe_file(path, content, mode="create"))
+                else:
+                    self._once(published, lambda: self._fs.put_file(str(source), path, mode="create"))
                 return published
 
     def delete(self, name: str) -> None:
@@ -200,22 +189,19 @@ class Files:
         made = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
         folder.mkdir(parents=True, exist_ok=True)
         for parent in made:
-            _flush(parent.parent)
+            flush(parent.parent)
         temporary = folder / f"{TEMPORARY}{uuid4().hex}-{Path(name).name.replace('*', '')}"
         try:
-            published = _written(name, content, temporary)
-            try:
-                os.link(temporary, self._path(published.name))
-            except FileExistsError:
-                self._check_same(published)
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
-                    raise
-                what = "this file system has no hard links, by which files are published once"
-                raise DesaError(what, where=self.where(name), mend="set store.root to another disk") from error
+            published = written(name, content, temporary)
+            self._once(published, lambda: os.link(temporary, self._path(published.name)))
+        except OSError as error:
+            if error.filename2 is None or error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            what = "this file system has no hard links, by which files are published once"
+            raise DesaError(what, where=self.where(name), mend="set store.root to another disk") from error
         finally:
             temporary.unlink(missing_ok=True)
-        _flush(folder)
+        flush(folder)
         return published
 
     def _copy(self, name: str, sha256: str) -> Path:
@@ -228,15 +214,25 @@ class Files:
             partial.replace(path)
         return path
 
-    def _check_same(self, published: Published) -> None:
-        with self._fs.open(self._path(published.name), "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != published.sha256:
-                raise NameTakenError(published.name)
+    def _once(self, published: Published, place: Callable[[], object]) -> None:
+        """Give the file its final name by `place`, or see that a file of this name has the same bytes."""
+        while True:
+            try:
+                place()
+                return
+            except FileExistsError:
+                with suppress(FileNotFoundError):  # removed meanwhile by the writer that lost: place it again
+                    with self._fs.open(self._path(published.name), "rb") as file:
+                        found = hashlib.file_digest(file, "sha256").hexdigest()
+                    if found != published.sha256:
+                        raise NameTakenError(published.name) from None
+                    return
 
     def _explained(self, doing: str, name: str) -> AbstractContextManager[None]:
         return explained(doing, self.where(name), self._base)
 
-    def _corrupt(self, name: str, what: str) -> CorruptArtifact:
+    def corrupt(self, name: str, what: str) -> CorruptArtifact:
+        """The error for a file that is not what it was; the mend names its folder."""
         mend = f"rerun with store.repair=true, or delete {self.where(name.rpartition('/')[0])}"
         return CorruptArtifact(what, where=self.where(name), mend=mend)
 
@@ -246,33 +242,7 @@ class Files:
         return f"{self._base.rstrip('/')}/{name}"
 
 
-def _written(name: str, content: Content, path: Path) -> Published:
-    """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of what stands there."""
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
-        with full_disk_told(path.parent):
-            content(path)
-    _flush(path)
-    sha256 = _sha256(path)
-    return Published(name.replace("*", sha256[:12]), sha256, path.stat().st_size)
-
-
 @cache
 def _copies(process: int) -> tempfile.TemporaryDirectory[str]:
     """Where this process keeps its copies of remote files, by hash; removed at its end."""
     return tempfile.TemporaryDirectory(prefix=f"desa-store-{process}-")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Flush a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -50,10 +50,6 @@ class Ledger:
         """The place of a file of the folder as errors show it."""
         return self.files.where(f"{self.folder}/{name}")
 
-    def damaged(self, what: str, name: str) -> CorruptArtifact:
-        mend = f"rerun with store.repair=true, or delete {self.files.where(self.folder)}"
-        return CorruptArtifact(what, where=self.where(name), mend=mend)
-
     def read(self, name: str, key: object) -> dict[str, Any] | None:
         """A sealed document of this folder, or None where there is none.
 
@@ -67,7 +63,7 @@ class Ledger:
         try:
             document = unseal(data)
         except ValueError as error:
-            raise self.damaged(f"is damaged: {error}", name) from error
+            raise self.files.corrupt(f"{self.folder}/{name}", f"is damaged: {error}") from error
         if canonical_json(document["key"]) != canonical_json(key):
             what = f"belongs to another key than {self.key.digest}, with the same first digits"
             raise DesaError(what, where=self.where(name), mend="set another store.root for one of the two")

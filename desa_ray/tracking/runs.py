@@ -4,6 +4,7 @@ Only the driver calls this. Values that MLflow would cut or choke on (long param
 left out by name, never silently changed.
 """
 
+import logging
 import math
 import os
 import re
@@ -21,6 +22,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
+
+logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are not news
 
 PARAM_LIMIT, TAG_LIMIT = 6000, 8000
 BATCH = 90

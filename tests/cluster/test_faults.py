@@ -73,7 +73,6 @@ def test_killing_the_driver_loses_only_shards_in_flight(scifact_slice, undisturb
     assert all(path.stat().st_mtime_ns == time_ for path, time_ in stored.items() if not path.name.startswith("."))
     (manifest,) = (home / "store" / "vectors").glob("*/manifest.json")
     document = json.loads(manifest.read_text())
-    assert 0 < json.dumps(document).count('"shards_computed"')
     shards = len(list(manifest.parent.glob("part-*.json")))
     computed = _find(document, "shards_computed")
     assert 0 < computed < shards

@@ -1,7 +1,6 @@
 """Bad input: one clear error that names the place, exit code 2, before anything is encoded, and no traceback."""
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,7 +21,12 @@ def collection(tmp_path: Path) -> Path:
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td2\t1\n")
     references = [
-        {"query_id": q, "prompt": "references", "draw": d, "texts": [f"{q} passage number {n} of {d}" for n in range(5)]}
+        {
+            "query_id": q,
+            "prompt": "references",
+            "draw": d,
+            "texts": [f"{q} passage number {n} of {d}" for n in range(5)],
+        }
         for q in ("q1", "q2")
         for d in range(3)
     ]
@@ -35,7 +39,7 @@ def _append(path: Path, text: str) -> None:
 
 
 CASES = {
-    "missing path": (lambda f: shutil.rmtree(f), ["corpus.jsonl"]),
+    "missing path": (shutil.rmtree, ["corpus.jsonl"]),
     "malformed line": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d9", "text": \n'), ["corpus.jsonl", "4"]),
     "duplicate ids": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d1", "text": "again"}\n'), ["d1", "duplicate"]),
     "empty corpus": (lambda f: (f / "corpus.jsonl").write_text(""), ["corpus.jsonl"]),
@@ -126,7 +130,7 @@ def test_empty_and_stopword_only_queries_run_and_are_counted(collection, desa, t
     assert cell["n_queries"] == 4
     assert cell["metrics"]["sparse_support"] == pytest.approx((1 + 1 + 0 + 0) / 4)
     assert "empty queries: 1" in done.stderr
-    assert os.path.exists(tmp_path / "home" / "store" / "vectors")
+    assert (tmp_path / "home" / "store" / "vectors").exists()
 
 
 def test_exclude_self_drops_the_query_document_from_lists_and_support(collection, desa, tmp_path):

@@ -143,6 +143,15 @@ def test_files_of_any_root_survive_pickling(files):
     assert pickle.loads(pickle.dumps(files)).read_bytes("x") == b"bytes"
 
 
+def test_a_relative_root_means_the_same_place_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = Files("store")
+    files.publish("x", b"bytes")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert pickle.loads(pickle.dumps(files)).read_bytes("x") == b"bytes"
+
+
 def test_a_writer_killed_in_the_middle_leaves_no_file_of_that_name(tmp_path):
     process = PROCESSES.Process(target=die_in_the_middle, args=(str(tmp_path),))
     process.start()
@@ -210,7 +219,7 @@ def test_a_full_disk_says_so_keeps_what_was_finished_and_resumes(mounted):
 
 def test_a_file_system_without_hard_links_is_a_clear_error(tmp_path, monkeypatch):
     def refuse(*_):  # as link(2) answers on FAT; none can be mounted for a test
-        raise PermissionError(1, "Operation not permitted")
+        raise PermissionError(1, "Operation not permitted", "from", None, "to")
 
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(DesaError, match="no hard links"):

@@ -1,0 +1,99 @@
+"""DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and certification depths.
+
+`fuse` serves people who bring their own rankings; everything else starts with the `desa` command.
+"""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import PackageNotFoundError, version
+
+from desa_ray.errors import DesaError
+
+__all__ = ["DesaError", "Fused", "__version__", "fuse"]
+
+try:
+    __version__ = version("desa-ray")
+except PackageNotFoundError:  # a source tree that nobody installed
+    __version__ = "0+unknown"
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A fused ranking and how deep its channels must be read to be sure of it.
+
+    Attributes:
+        documents: the ordered top k, min(k, number of different documents) ids.
+        scores: F of each, exact.
+        depths: for every channel, how many items must be read before the ordered top k is certain.
+        exhausted: for every channel, whether that is all of it; true for an empty channel.
+        steps: the sum of the depths.
+    """
+
+    documents: tuple[str, ...]
+    scores: tuple[Fraction, ...]
+    depths: tuple[int, ...]
+    exhausted: tuple[bool, ...]
+    steps: int
+
+
+def fuse(
+    channels: Sequence[Sequence[str]],
+    *,
+    weights: Sequence[int | str | float | Fraction] | None = None,
+    kappa: int | str | float | Fraction = 60,
+    k: int = 20,
+) -> Fused:
+    """Weighted reciprocal rank fusion, F(d) = sum of w_c / (kappa + rank_c(d)), and its certification depths.
+
+    Everything is compared exactly; equal scores are ordered by the UTF-8 bytes of the ids. The depths are those of the
+    replay that always reads the channel with the largest possible next contribution (the first of equals) and stops as
+    soon as no unread item could change the ordered top k.
+
+    Args:
+        channels: lists of document ids, best first; an empty one is fine.
+        weights: one a channel, exact: ints, Fractions or strings such as "1/4" (a float counts as its shortest decimal
+            form); 1 each where left out. A channel of weight 0 counts as absent: its depth is 0, and documents that
+            only it holds do not occur.
+        kappa: above -1, exact in the same way.
+        k: how many documents; 0 gives none.
+
+    Raises:
+        DesaError: no channel or none of positive weight, a number out of range, an id twice in one channel, an id that
+            is no string or has no UTF-8 form.
+    """
+    from desa_ray.core.fusion import exact_score, rank_matrix
+    from desa_ray.core.identifiers import numbered, rational
+    from desa_ray.core.replay import replay
+
+    channels = list(channels)
+    exact = [rational(weight, "weight") for weight in ([1] * len(channels) if weights is None else weights)]
+    if len(exact) != len(channels):
+        raise DesaError(f"{len(channels)} channels with {len(exact)} weights", mend="give one weight a channel")
+    for c, weight in enumerate(exact):
+        if weight < 0:
+            raise DesaError(f"weight {weight} is negative", where=f"channel {c}")
+    used = [c for c, weight in enumerate(exact) if weight > 0]
+    if not used:
+        raise DesaError("no channel has a positive weight" if channels else "there are no channels")
+    exact_kappa = rational(kappa, "kappa")
+    try:
+        k = operator.index(k)
+    except TypeError:
+        raise DesaError(f"k {k!r} is not a whole number") from None
+
+    ids, lists = numbered(channels)
+    lists, kept = [lists[c] for c in used], [exact[c] for c in used]
+    result = replay(lists, kept, exact_kappa, k)
+    ranks_NC = rank_matrix(lists)
+    depths, exhausted = [0] * len(channels), [len(channel) == 0 for channel in channels]
+    for c, depth, at_end in zip(used, result.depths, result.exhausted, strict=True):
+        depths[c], exhausted[c] = depth, at_end
+    return Fused(
+        documents=tuple(ids[number] for number in result.topk),
+        scores=tuple(exact_score(ranks_NC[number].tolist(), kept, exact_kappa) for number in result.topk),
+        depths=tuple(depths),
+        exhausted=tuple(exhausted),
+        steps=result.steps,
+    )

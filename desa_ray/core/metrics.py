@@ -1,0 +1,97 @@
+"""Effectiveness by ir_measures: a measure is its name, nDCG@10 and R@20 as any other (SPEC section 8).
+
+trec_eval holds scores in float32 and breaks ties by descending id, so it is given -rank, which never ties.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import ir_measures
+import polars as pl
+from ir_measures.measures import Measure
+
+from desa_ray.errors import DesaError, listed
+
+EXAMPLES = ("nDCG@10", "R@20", "R@1000", "AP", "RR@10", "P@5", "P(rel=2)@5", "Success@5", "Judged@20")
+RECORD_NAMES = {"R": "recall"}
+SCHEMA = pl.Schema({"query_id": pl.String, "measure": pl.String, "value": pl.Float64})
+
+
+def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
+    """Name -> measure, each computable here.
+
+    Raises:
+        DesaError: a name that ir_measures does not know, or cannot compute with what is installed; two names with one
+            metric name, such as R@20 and Recall@20.
+    """
+    parsed = {name: _parsed(name) for name in names}
+    recorded: dict[str, str] = {}
+    for name in parsed:
+        other = recorded.setdefault(metric_name(name), name)
+        if other != name:
+            raise DesaError(f"measures {other!r} and {name!r} are both recorded as {metric_name(name)}")
+    return parsed
+
+
+def _parsed(name: str) -> Measure:
+    problem = ""
+    try:
+        measure = ir_measures.parse_measure(name)
+        if measure.params.get("cutoff", 1) < 1:
+            problem = "its cutoff is below 1"
+        elif not ir_measures.DefaultPipeline.supports(measure):
+            problem = "nothing installed computes it"
+    except (NameError, ValueError, AssertionError, TypeError) as error:  # what ir_measures raises for a wrong name
+        problem = re.sub(r"invalid param (\w+)=<object object.*", r"it needs a value for \1", str(error))
+    if problem:
+        raise DesaError(f"measure {name!r}: {problem}", mend=f"use a name of ir_measures such as {listed(EXAMPLES)}")
+    return measure
+
+
+def depth_needed(names: Iterable[str]) -> int | None:
+    """How many documents of a ranking decide all these measures; None = all of them."""
+    params = [measure.params for measure in parse_measures(names).values()]
+    if any("cutoff" not in own or own.get("judged_only") for own in params):
+        return None
+    return max((own["cutoff"] for own in params), default=0)
+
+
+def metric_name(name: str) -> str:
+    """A measure's column and MLflow name: nDCG@10 -> ndcg_at_10, R@20 -> recall_at_20, P(rel=2)@5 -> p_rel_2_at_5."""
+    family = re.match(r"[A-Za-z]*", name)
+    assert family is not None
+    spelled = RECORD_NAMES.get(family[0], family[0]) + name[family.end() :]
+    return re.sub(r"[^a-z0-9]+", "_", spelled.replace("@", "_at_").lower()).strip("_")
+
+
+def evaluate(qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measures: Iterable[str]) -> pl.DataFrame:
+    """One value a query and measure.
+
+    Args:
+        qrels: columns `query_id`, `doc_id`, `grade`; grades <= 0 count as 0.
+        rankings: query id -> document ids, best first, without repeats. Queries without a positive judgment are left
+            out; a judged query whose ranking is empty scores the measure's default, 0. Judged queries that are no key
+            here are not evaluated.
+        measures: names as in `parse_measures`.
+
+    Returns:
+        Columns `query_id`, `measure` (as named in `measures`), `value`, sorted by the first, then as `measures`.
+    """
+    parsed = parse_measures(measures)
+    judged = qrels.filter(pl.col("query_id").is_in(list(rankings))).with_columns(pl.col("grade").clip(lower_bound=0))
+    grades: dict[str, dict[str, int]] = {}
+    for query, document, grade in judged.select("query_id", "doc_id", "grade").iter_rows():
+        grades.setdefault(query, {})[document] = grade
+    grades = {query: own for query, own in grades.items() if any(own.values())}
+    if not grades or not parsed:
+        return pl.DataFrame(schema=SCHEMA)
+    run = {
+        query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
+        for query in grades
+        if len(rankings[query])
+    }
+    values: dict[tuple[str, Measure], float] = {}
+    for metric in ir_measures.iter_calc(list(dict.fromkeys(parsed.values())), grades, run):
+        values[metric.query_id, metric.measure] = float(metric.value)
+    rows = [(query, name, values[query, measure]) for query in sorted(grades) for name, measure in parsed.items()]
+    return pl.DataFrame(rows, SCHEMA, orient="row")

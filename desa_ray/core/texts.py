@@ -1,0 +1,39 @@
+"""Text templates: what the encoder and BM25 are given, made from a query and its references (SPEC sections 2 to 4).
+
+The names are those that `DENSE_OPERATORS` and `SPARSE_OPERATORS` ask for.
+"""
+
+from collections.abc import Callable, Sequence
+
+QUERY2DOC_COPIES = 5
+MUGI_BETA = 4
+
+# A dense source is a list of texts, one vector each: one for the query itself, else one a reference.
+DENSE_TEXTS: dict[str, Callable[[str, Sequence[str]], list[str]]] = {
+    "query": lambda query, references: [query],
+    "query_reference": lambda query, references: [f"{query} [SEP] {reference}" for reference in references],
+    "reference": lambda query, references: list(references),
+}
+AS_DOCUMENT = frozenset({"reference"})  # dense sources encoded as documents are, without the encoder's query prefix
+
+
+def mugi_repeats(query: str, references: Sequence[str]) -> int:
+    """Copies of the query that MuGI puts before its references: floor(sum |r| / (|q| beta)), in code points.
+
+    An empty query gives 0; so do references that are short beside a long query.
+    """
+    return sum(map(len, references)) // (len(query) * MUGI_BETA) if query else 0
+
+
+def _joined(copies: int, query: str, references: Sequence[str]) -> str:
+    return " ".join([query] * copies + list(references))
+
+
+# A sparse source is one bag-of-words query.
+SPARSE_TEXTS: dict[str, Callable[[str, Sequence[str]], str]] = {
+    "query": lambda query, references: query,
+    "expanded": lambda query, references: _joined(1, query, references),
+    "references": lambda query, references: _joined(0, query, references),
+    "query2doc": lambda query, references: _joined(QUERY2DOC_COPIES, query, references),
+    "mugi": lambda query, references: _joined(mugi_repeats(query, references), query, references),
+}

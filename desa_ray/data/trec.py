@@ -1,0 +1,137 @@
+"""TREC files: runs (`query Q0 document rank score tag`) and judgments (`query iteration document grade`).
+
+Ids are whatever stands between ASCII blanks, in UTF-8. A name ending in `.gz` is read and written compressed.
+"""
+
+import gzip
+import math
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from desa_ray.errors import DesaError
+from desa_ray.lines import Findings, file_blocks, numbered_lines
+
+QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
+BLANKS = " \t\r\n\v\f"
+
+
+def read_run(path: Path) -> dict[str, list[str]]:
+    """Query id -> document ids in the order of the rank column; queries as they first occur.
+
+    Ranks may start anywhere and have gaps: only their order counts. Lines may stand in any order.
+
+    Raises:
+        DesaError: file and lines of everything wrong: not six fields, a rank or score that is no number, a document or
+            rank that a query has twice, a score that rises with the rank; or a file that cannot be read or has no line.
+    """
+    findings = Findings()
+    ranked: dict[str, dict[int, tuple[str, float, int]]] = {}  # query -> rank -> document, score, line
+    documents: dict[str, set[str]] = {}
+    for line, (query, _, document, rank_text, score_text, _) in _rows(path, 6, findings):
+        rank, score = _whole(rank_text), _finite(score_text)
+        ranks, known = ranked.setdefault(query, {}), documents.setdefault(query, set())
+        if rank is None or score is None:
+            findings.line(str(path), line, "rank or score is not a number", f"{rank_text} {score_text}")
+        elif rank in ranks:
+            findings.line(str(path), line, "a rank twice", f"query {query}, rank {rank}")
+        elif document in known:
+            findings.line(str(path), line, "a document twice", f"query {query}, document {document}")
+        else:
+            ranks[rank] = (document, score, line)
+            known.add(document)
+    run: dict[str, list[str]] = {}
+    for query, ranks in ranked.items():
+        last = math.inf
+        for rank in sorted(ranks):
+            _, score, line = ranks[rank]
+            if score > last:
+                findings.line(str(path), line, "the score rises with the rank", f"query {query}, rank {rank}")
+            last = score
+        run[query] = [ranks[rank][0] for rank in sorted(ranks)]
+    findings.raise_if_any()
+    if not run:
+        raise DesaError("the run has no line", where=str(path))
+    return run
+
+
+def read_qrels(path: Path) -> pl.DataFrame:
+    """Columns `query_id`, `doc_id` (String), `grade` (Int32), in file order.
+
+    Raises:
+        DesaError: file and lines of everything wrong: not four fields, a grade that is no whole number, a pair judged
+            twice; or a file that cannot be read or has no line.
+    """
+    findings = Findings()
+    grades: dict[tuple[str, str], int] = {}
+    for line, (query, _, document, grade_text) in _rows(path, 4, findings):
+        grade = _whole(grade_text)
+        if grade is None:
+            findings.line(str(path), line, "grade is not a whole number", grade_text)
+        elif (query, document) in grades:
+            findings.line(str(path), line, "judged twice", f"query {query}, document {document}")
+        else:
+            grades[query, document] = grade
+    findings.raise_if_any()
+    if not grades:
+        raise DesaError("there are no judgments", where=str(path))
+    return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS, orient="row")
+
+
+def write_run(path: Path, rankings: Mapping[str, Sequence[str]], *, tag: str) -> None:
+    """Writes rankings (document ids, best first) with strictly decreasing scores: length, length - 1, ..., 1.
+
+    Fused scores may tie or differ by less than float32 tells apart, and trec_eval orders by score alone; so scores only
+    say the rank.
+
+    Raises:
+        DesaError: an id or tag that a TREC line cannot hold (empty, or with a blank in it).
+    """
+    lines: list[str] = []
+    _check(tag, "tag")
+    for query, documents in rankings.items():
+        _check(query, "query id")
+        for place, document in enumerate(documents):
+            _check(document, f"query {query}: document id")
+            lines.append(f"{query} Q0 {document} {place + 1} {len(documents) - place} {tag}\n")
+    data = "".join(lines).encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def _check(text: str, name: str) -> None:
+    if not text or any(blank in text for blank in BLANKS):
+        raise DesaError(f"{name} {text!r} cannot be written to a TREC file", mend="use ids without blanks")
+
+
+def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of every line with `count` fields; others become findings."""
+    for line, text in numbered_lines(_plain(path), str(path), findings):
+        fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
+        if len(fields) == count:
+            yield line, fields
+        else:
+            findings.line(str(path), line, f"{len(fields)} fields where {count} are meant")
+
+
+def _plain(path: Path) -> Iterable[bytes]:
+    if path.suffix != ".gz":
+        return file_blocks(path)
+    try:
+        return [gzip.decompress(b"".join(file_blocks(path)))]
+    except (OSError, EOFError, zlib.error) as error:
+        raise DesaError(f"cannot be decompressed: {error}", where=str(path)) from None
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch("[+-]?[0-9]{1,9}", text) else None
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,47 @@
+"""Writing one local file so that it is on the disk, and knowing what stands there: its size and hash."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from desa_ray.store.faults import full_disk_told
+
+Content = bytes | Callable[[Path], object]
+"""What `publish` writes: the bytes, or a function that writes a file at the path it is given."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One published file: its final name, its SHA-256 in hex, its size in bytes."""
+
+    name: str
+    sha256: str
+    bytes: int
+
+
+def written(name: str, content: Content, path: Path) -> Published:
+    """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of what stands there."""
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        with full_disk_told(path.parent):
+            content(path)
+    flush(path)
+    sha256 = sha256_of(path)
+    return Published(name.replace("*", sha256[:12]), sha256, path.stat().st_size)
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def flush(path: Path) -> None:
+    """Flush a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,73 @@
+"""Rules S1-S10 of SPEC section 6, one sentence a line, in rationals, checked after every single read: the oracle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+Channels = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Stop:
+    topk: list[int]
+    depths: list[int]
+    exhausted: list[bool]
+    steps: int
+
+
+def fused(channels: Channels, weights: Sequence[Fraction], kappa: Fraction) -> list[tuple[int, Fraction]]:
+    """All documents with their exact scores, best first."""
+    union = sorted({document for channel in channels for document in channel})
+    score = {
+        document: sum(
+            (w / (kappa + channel.index(document) + 1) for w, channel in zip(weights, channels) if document in channel),
+            Fraction(0),
+        )
+        for document in union
+    }
+    return sorted(score.items(), key=lambda item: (-item[1], item[0]))
+
+
+def replayed(channels: Channels, weights: Sequence[Fraction], kappa: Fraction, k: int) -> Stop:
+    """Reads item by item; asks before the first read and after every one whether the ordered top k is certain."""
+    read = [0] * len(channels)
+    steps = 0
+    while not (k == 0 or _certain(channels, weights, kappa, k, read)):
+        bounds = _bounds(channels, weights, kappa, read)
+        open_channels = [c for c in range(len(channels)) if read[c] < len(channels[c])]
+        read[max(open_channels, key=lambda c: (bounds[c], -c))] += 1
+        steps += 1
+    candidates = [document for document, _ in _seen(channels, weights, kappa, read)][:k]
+    return Stop(candidates, read, [n == len(channel) for n, channel in zip(read, channels)], steps)
+
+
+def _bounds(channels, weights, kappa, read) -> list[Fraction]:
+    return [w / (kappa + n + 1) if n < len(channel) else Fraction(0) for w, n, channel in zip(weights, read, channels)]
+
+
+def _seen(channels, weights, kappa, read) -> list[tuple[int, Fraction]]:
+    return fused([channel[:n] for channel, n in zip(channels, read)], weights, kappa)
+
+
+def _certain(channels, weights, kappa, k, read) -> bool:
+    bounds = _bounds(channels, weights, kappa, read)
+    everything = all(n == len(channel) for n, channel in zip(read, channels))
+    seen = _seen(channels, weights, kappa, read)
+    if len(seen) < k:
+        return everything
+    low = dict(seen)
+    high = {
+        document: score + sum(u for u, channel, n in zip(bounds, channels, read) if document not in channel[:n])
+        for document, score in seen
+    }
+
+    def surely_precedes(x: int, y: int) -> bool:
+        return low[x] > high[y] or (low[x] == high[y] and x < y)
+
+    ordered = [document for document, _ in seen]
+    last = ordered[k - 1]
+    return (
+        all(surely_precedes(ordered[i], ordered[i + 1]) for i in range(k - 1))
+        and all(surely_precedes(last, other) for other in ordered[k:])
+        and (everything or low[last] > sum(bounds))
+    )
