@@ -64,12 +64,40 @@ class EncoderConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class GeneratorConfig:
-    """Where generated text comes from. `recorded` reads `<folder>/<prompt>.jsonl`."""
+    """Where generated text comes from: `recorded` reads it, `vllm` loads a model, `openai` asks a server.
+
+    Fields below a kind's comment mean something to that kind only. Those without *no key* change the text by design.
+    """
 
     name: Name
-    kind: Literal["recorded"]
+    kind: Literal["recorded", "vllm", "openai"]
+    # recorded: reads `<folder>/<prompt>.jsonl`
     folder: str | None = None  # no key: contents are hashed instead
     strict: bool = False
+    # vllm and openai
+    model: Annotated[str, Field(min_length=1)] | None = None
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit of the hub: branches move
+    revision_note: str = ""  # no key: shown where the revision is not to be had
+    # vllm
+    package: str | None = None  # weights come from this package, converted once
+    path: str | None = None  # no key: weights are hashed instead
+    dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    device: Literal["cuda", "cpu"] = "cuda"  # no key
+    batch_invariant: bool = True  # no key: says whether the text may depend on what shares its batch
+    tensor_parallel_size: Count = 1  # no key
+    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9  # no key
+    kv_cache_gb: Count = 1  # no key; the CPU's counterpart of the memory share
+    max_num_seqs: Count = 64  # no key
+    max_model_len: Annotated[int, Field(ge=512)] = 4096  # no key: a request that does not fit is an error, not cut
+    # openai
+    base_url: Annotated[str, Field(pattern=r"^https?://[^@?#\s]+$")] | None = None  # no key
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None  # no key: names a variable
+    extended_sampling: bool = True
+    concurrency: Count = 8  # no key
+    request_timeout_s: Annotated[float, Field(gt=0)] = 300.0  # no key
+    max_attempts: Count = 6  # no key
+    backoff_s: Annotated[float, Field(gt=0)] = 1.0  # no key
+    max_backoff_s: Annotated[float, Field(gt=0)] = 60.0  # no key
 
 
 @dataclass(frozen=True, config=STRICT)

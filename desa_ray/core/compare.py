@@ -58,7 +58,7 @@ def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], 
     if not channels or len(channels) != len(weights):
         raise DesaError(f"{len(channels)} channels with {len(weights)} weights", mend="give one weight a channel")
     for number, weight in enumerate(weights):
-        if weight <= 0:
+        if weight.numerator <= 0:
             raise DesaError(f"weight {weight} is not > 0", where=f"channel {number}", mend="leave the channel out")
     if kappa <= -1:
         raise DesaError(f"kappa {kappa} is not > -1")

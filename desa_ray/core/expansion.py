@@ -27,7 +27,7 @@ def residual(query_QD: Vectors, texts_QnD: Vectors) -> tuple[Vectors, NDArray[np
         rounding of the unit vectors.
     """
     expanded_QD, angle_Q = np.empty(query_QD.shape, np.float32), np.empty(len(query_QD))
-    _residual(np.array(query_QD), _own(texts_QnD), expanded_QD, angle_Q)
+    _residual(np.array(query_QD, order="C"), _own(texts_QnD), expanded_QD, angle_Q)
     return expanded_QD, angle_Q
 
 
@@ -55,7 +55,7 @@ def _own(texts_QnD: Vectors) -> Vectors:
     """A contiguous, writable copy, so that one compilation serves slices and memory maps too."""
     if texts_QnD.ndim != 3 or texts_QnD.shape[1] == 0:
         raise DesaError(f"vectors of shape {texts_QnD.shape} where [queries, references >= 1, dimensions] is meant")
-    return np.array(texts_QnD)
+    return np.array(texts_QnD, order="C")
 
 
 @njit(cache=True, nogil=True)

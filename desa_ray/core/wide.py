@@ -12,13 +12,17 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from desa_ray.errors import DesaError
+
 Lists = Sequence[NDArray[np.int32]]
 
 
 def fuse_order(channels: Lists, weights: Sequence[Fraction], kappa: Fraction, m: int) -> NDArray[np.int32]:
     """As `desa_ray.core.fusion.fuse_order`, for checked arguments."""
     scores: dict[int, Fraction] = {}
-    for channel, weight in zip(channels, weights, strict=True):
+    for c, (channel, weight) in enumerate(zip(channels, weights, strict=True)):
+        if len(set(channel.tolist())) < channel.size or channel.min(initial=0) < 0:
+            raise DesaError("a document number is negative or stands there twice", where=f"channel {c}")
         for rank, document in enumerate(channel.tolist(), 1):
             scores[document] = scores.get(document, Fraction(0)) + weight / (kappa + rank)
     return np.array(sorted(scores, key=lambda document: (-scores[document], document))[:m], np.int32)

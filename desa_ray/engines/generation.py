@@ -16,7 +16,8 @@ GENERATION_SCHEMA = pl.Schema(
         "prompt": pl.String,
         "draw": pl.Int32,
         "texts": pl.List(pl.String),  # what channels are built from; empty for a fallback
-        "raw": pl.List(pl.String),  # the engine's outputs, one a request
+        "raw": pl.List(pl.String),  # the engine's last outputs, one a request
+        "rejected": pl.List(pl.String),  # one a request: the first output where it was retried, else null
         "prompt_hash": pl.String,
         "seeds": pl.List(pl.Int64),  # one a request
         "retries": pl.Int32,

@@ -20,7 +20,7 @@ def fused(channels: Channels, weights: Sequence[Fraction], kappa: Fraction) -> l
     union = sorted({document for channel in channels for document in channel})
     score = {
         document: sum(
-            (w / (kappa + channel.index(document) + 1) for w, channel in zip(weights, channels) if document in channel),
+            (w / (kappa + c.index(document) + 1) for w, c in zip(weights, channels, strict=True) if document in c),
             Fraction(0),
         )
         for document in union
@@ -38,26 +38,27 @@ def replayed(channels: Channels, weights: Sequence[Fraction], kappa: Fraction, k
         read[max(open_channels, key=lambda c: (bounds[c], -c))] += 1
         steps += 1
     candidates = [document for document, _ in _seen(channels, weights, kappa, read)][:k]
-    return Stop(candidates, read, [n == len(channel) for n, channel in zip(read, channels)], steps)
+    return Stop(candidates, read, [n == len(channel) for n, channel in zip(read, channels, strict=True)], steps)
 
 
 def _bounds(channels, weights, kappa, read) -> list[Fraction]:
-    return [w / (kappa + n + 1) if n < len(channel) else Fraction(0) for w, n, channel in zip(weights, read, channels)]
+    state = zip(weights, read, channels, strict=True)
+    return [w / (kappa + n + 1) if n < len(channel) else Fraction(0) for w, n, channel in state]
 
 
 def _seen(channels, weights, kappa, read) -> list[tuple[int, Fraction]]:
-    return fused([channel[:n] for channel, n in zip(channels, read)], weights, kappa)
+    return fused([channel[:n] for channel, n in zip(channels, read, strict=True)], weights, kappa)
 
 
 def _certain(channels, weights, kappa, k, read) -> bool:
     bounds = _bounds(channels, weights, kappa, read)
-    everything = all(n == len(channel) for n, channel in zip(read, channels))
+    everything = all(n == len(channel) for n, channel in zip(read, channels, strict=True))
     seen = _seen(channels, weights, kappa, read)
     if len(seen) < k:
         return everything
     low = dict(seen)
     high = {
-        document: score + sum(u for u, channel, n in zip(bounds, channels, read) if document not in channel[:n])
+        document: score + sum(u for u, c, n in zip(bounds, channels, read, strict=True) if document not in c[:n])
         for document, score in seen
     }
 

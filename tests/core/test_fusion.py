@@ -189,9 +189,10 @@ def test_repeated_and_negative_numbers_are_refused_and_leave_no_trace():
     expected = replay(good, weights, one, 3)
     for broken, place in (([2, 1, 2], "channel 1"), ([4, -1], "channel 1")):
         channels = arrays([range(6), broken])
-        for refused in (lambda c=channels: replay(c, weights, one, 4), lambda c=channels: fuse_order(c, weights, one)):
-            with pytest.raises(DesaError, match=place):
-                refused()
+        for kappa in (one, WIDE_KAPPAS[0]):
+            for refused in (replay, fuse_order):
+                with pytest.raises(DesaError, match=place):
+                    refused(channels, weights, kappa, 4)
     again = replay(good, weights, one, 3)
     assert (again.depths, again.topk.tolist()) == (expected.depths, expected.topk.tolist())
 

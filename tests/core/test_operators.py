@@ -115,9 +115,10 @@ def test_an_expansion_that_only_rescales_scores_keeps_the_original_order():
     doubled = Scored(original.docs, original.scores * np.float32(4))
     for name in ("product", "mask"):
         anchored = SPARSE_OPERATORS[name].function({"query": original, "expanded": doubled})
-        assert sparse_order(anchored.docs, anchored.scores).tolist() == sparse_order(
-            original.docs, original.scores
-        ).tolist()
+        assert (
+            sparse_order(anchored.docs, anchored.scores).tolist()
+            == sparse_order(original.docs, original.scores).tolist()
+        )
 
 
 def test_each_sparse_operator_has_the_support_the_paper_gives_it():

@@ -57,7 +57,9 @@ def test_ranks_do_not_depend_on_batch_size_or_column_blocks(vectors):
             parts = [exact_scores(queries, documents[i : i + block]) for i in range(0, 3000, block)]
         else:
             parts = [exact_scores(queries, documents[i : i + 1]) for i in range(100)]
-        assert np.hstack(parts).tobytes() == np.ascontiguousarray(expected[:, : sum(p.shape[1] for p in parts)]).tobytes()
+        assert (
+            np.hstack(parts).tobytes() == np.ascontiguousarray(expected[:, : sum(p.shape[1] for p in parts)]).tobytes()
+        )
 
 
 def test_ranks_do_not_depend_on_the_number_of_blas_threads(vectors):
@@ -73,7 +75,7 @@ def test_ranks_do_not_depend_on_the_number_of_blas_threads(vectors):
 
 def test_longer_or_broken_vectors_are_not_scored():
     for broken in (np.full((1, 4), 0.6), np.array([[np.nan, 0, 0, 0]]), np.array([[np.inf, 0, 0, 0]])):
-        with pytest.raises(AssertionError, match="longer than 1.001"):
+        with pytest.raises(AssertionError, match="longer than"):
             quantise(broken.astype(np.float32))
 
 

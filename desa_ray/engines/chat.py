@@ -1,0 +1,69 @@
+"""What a live engine takes and gives: chat requests with their own seeds in, raw outputs in the same order out.
+
+An engine knows nothing of prompts, queries or validation. Its one promise is that an output depends on its request
+alone, never on the requests beside it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Message = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Decoding settings of a request; `max_new_tokens` counts generated tokens."""
+
+    max_new_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """One output to generate.
+
+    Attributes:
+        messages: chat turns, `role` and `content`; the model's own chat template makes text of them.
+        seed: 0 <= seed < 2^63.
+        schema: JSON schema that the output is constrained to; None for free text.
+    """
+
+    messages: Sequence[Message]
+    seed: int
+    sampling: Sampling
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """One raw output; token counts are None where a server does not tell them.
+
+    Attributes:
+        finish_reason: `stop` for a complete output, `length` at the token limit, or the engine's own word.
+    """
+
+    text: str
+    finish_reason: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class ChatEngine(Protocol):
+    """A loaded engine. `model` and `revision` say what really answers; they go into the record."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def revision(self) -> str | None: ...
+
+    def generate(self, requests: Sequence[Request]) -> list[Output]:
+        """One output a request, in order.
+
+        Raises:
+            DesaError: a request cannot be answered, now or ever; nothing of the batch is kept.
+        """
+        ...

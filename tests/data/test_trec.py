@@ -1,0 +1,93 @@
+"""TREC files: what is read, what is refused by file and line, and that a written run comes back as it was."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from desa_ray.data.trec import QRELS, read_qrels, read_run, write_run
+from desa_ray.errors import DesaError
+
+
+def file(folder, text, name="a.trec"):
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_run_is_read_in_the_order_of_its_rank_column(tmp_path):
+    text = "q2 Q0 b 7 1.5 t\nq1 Q0 x 0 3 t\r\n\nq2\tQ0\ta 3 2e0 t\nq2 Q0 c 9 1.5 t\n"
+    expected = {"q2": ["a", "b", "c"], "q1": ["x"]}
+    assert read_run(file(tmp_path, text)) == expected
+    assert list(read_run(file(tmp_path, gzip.compress(text.encode()), "a.trec.gz"))) == ["q2", "q1"]
+
+
+def test_ids_may_hold_any_character_but_ascii_blanks(tmp_path):
+    odd = ["a\u00a0b", "c\u2028d", "😀", "\u3000"]
+    path = file(tmp_path, "".join(f"q Q0 {d} {i} {-i} t\n" for i, d in enumerate(odd)))
+    assert read_run(path) == {"q": odd}
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("q Q0 a 1 2 t\nq Q0 b 2 1\n", ":2", "5 fields where 6 are meant"),
+        ("q Q0 a one 2 t\n", ":1", "rank or score is not a number: one 2"),
+        ("q Q0 a 1 nan t\n", ":1", "rank or score is not a number: 1 nan"),
+        ("q Q0 a 1 2 t\nq Q0 b 1 1 t\n", ":2", "a rank twice: query q, rank 1"),
+        ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", ":2", "a document twice: query q, document a"),
+        ("q Q0 a 2 3 t\nq Q0 b 1 2 t\n", ":1", "the score rises with the rank: query q, rank 2"),
+        (b"q Q0 \xff 1 2 t\n", ":1", "not UTF-8"),
+        ("", "", "the run has no line"),
+    ],
+)
+def test_broken_runs_are_refused_by_file_and_line(tmp_path, text, where, what):
+    path = file(tmp_path, text)
+    with pytest.raises(DesaError) as refused:
+        read_run(path)
+    assert str(refused.value).startswith(f"{path}{where}: {what}")
+
+
+def test_unreadable_files_are_refused_by_name(tmp_path):
+    for path in (tmp_path / "absent.trec", tmp_path / "absent.trec.gz", file(tmp_path, "plain", "b.trec.gz")):
+        with pytest.raises(DesaError, match=path.name):
+            read_run(path)
+    cut = gzip.compress(b"q Q0 a 1 2 t\n" * 1000)[:-20]
+    with pytest.raises(DesaError, match="cannot be decompressed"):
+        read_run(file(tmp_path, cut, "c.trec.gz"))
+
+
+def test_written_runs_come_back_and_their_scores_strictly_decrease_even_in_float32(tmp_path):
+    rankings = {"q1": [f"d{n}" for n in range(5000)], "q0": ["😀"], "none": []}
+    for name in ("r.trec", "r.trec.gz"):
+        path = tmp_path / name
+        write_run(path, rankings, tag="t")
+        assert read_run(path) == {query: docs for query, docs in rankings.items() if docs}
+        first = path.read_bytes()
+        write_run(path, rankings, tag="t")
+        assert path.read_bytes() == first
+    rows = [line.split() for line in (tmp_path / "r.trec").read_text(encoding="utf-8").splitlines()]
+    scores = np.array([row[4] for row in rows if row[0] == "q1"], np.float32)
+    assert (np.diff(scores) < 0).all()
+
+
+@pytest.mark.parametrize("rankings", [{"q 1": ["a"]}, {"q": ["a\tb"]}, {"q": [""]}])
+def test_ids_that_a_line_cannot_hold_are_not_written(tmp_path, rankings):
+    with pytest.raises(DesaError, match="use ids without blanks"):
+        write_run(tmp_path / "r.trec", rankings, tag="t")
+
+
+def test_qrels_are_read_or_refused_by_file_and_line(tmp_path):
+    table = read_qrels(file(tmp_path, "q1 0 a 2\nq1 0 b -1\nq2 x a 0\n"))
+    assert table.schema == QRELS
+    assert table.rows() == [("q1", "a", 2), ("q1", "b", -1), ("q2", "a", 0)]
+    for text, what in (
+        ("q 0 a 1\nq 0 a 2\n", ":2: judged twice: query q, document a"),
+        ("q 0 a high\n", ":1: grade is not a whole number: high"),
+        ("q 0 a\n", ":1: 3 fields where 4 are meant"),
+        ("\n", ": there are no judgments"),
+    ):
+        path = file(tmp_path, text)
+        with pytest.raises(DesaError) as refused:
+            read_qrels(path)
+        assert str(refused.value) == f"{path}{what}"

@@ -1,0 +1,170 @@
+"""`desa_ray.fuse` and `desa fuse`, for people who bring their own rankings."""
+
+import gzip
+import json
+import subprocess
+import sys
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+import pytest
+
+import desa_ray
+from desa_ray.data.trec import read_run
+from desa_ray.errors import DesaError
+from jobs.fuse import main
+
+
+def test_golden_cases_through_the_public_function(shared):
+    for path in sorted((shared / "golden").glob("*.json")):
+        case = json.loads(path.read_text(encoding="utf-8"))
+        expected = case["expected"]
+        result = desa_ray.fuse(case["channels"], weights=case["weights"], kappa=case["kappa"], k=case["K"])
+        assert list(result.documents) == expected["topk"], path.name
+        assert [str(score) for score in result.scores] == expected["scores"][: len(expected["topk"])], path.name
+        assert list(result.depths) == expected["depths"], path.name
+        assert list(result.exhausted) == expected["exhausted"], path.name
+        assert result.steps == expected["steps"], path.name
+
+
+def test_defaults_are_equal_weights_kappa_60_and_the_first_20():
+    result = desa_ray.fuse([["a", "b"], ["b", "c"]])
+    assert result.documents == ("b", "a", "c")
+    assert result.scores == (Fraction(123, 3782), Fraction(1, 61), Fraction(1, 62))
+    assert result.exhausted == (True, True)
+    assert (result.depths, result.steps) == ((2, 2), 4)
+    many = [str(n) for n in range(100)]
+    assert desa_ray.fuse([many, many]).documents == tuple(many[:20])
+
+
+def test_weights_of_zero_make_a_channel_absent():
+    with_zero = desa_ray.fuse([["a", "b"], ["z"], ["b", "a"], []], weights=[1, 0, "1/2", 0], k=2)
+    without = desa_ray.fuse([["a", "b"], ["b", "a"]], weights=[Fraction(1), 0.5], k=2)
+    assert with_zero.documents == without.documents == ("a", "b")
+    assert with_zero.scores == without.scores
+    assert with_zero.depths == (without.depths[0], 0, without.depths[1], 0)
+    assert with_zero.exhausted == (without.exhausted[0], False, without.exhausted[1], True)
+
+
+def test_proportional_weights_change_scores_only():
+    channels = [["a", "b", "c"], ["c", "d", "a"]]
+    one, quarter = (desa_ray.fuse(channels, weights=[w, w], k=2) for w in (1, "1/4"))
+    assert (one.documents, one.depths, one.steps) == (quarter.documents, quarter.depths, quarter.steps)
+    assert [4 * score for score in quarter.scores] == list(one.scores)
+
+
+def test_any_rational_kappa_above_minus_one_is_exact():
+    result = desa_ray.fuse([["a", "b"], ["b", "a"]], kappa="-1/2", k=1)
+    assert result.documents == ("a",)
+    assert result.scores == (Fraction(2) + Fraction(2, 3),)
+    assert desa_ray.fuse([["a"]], kappa=0.1).scores == (Fraction(10, 11),)
+    assert desa_ray.fuse([["a"]], kappa=np.float64(0.5)).scores == (Fraction(2, 3),)
+    assert desa_ray.fuse([["a"]], kappa="1/1000000000000000000000").documents == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("channels", "options", "message"),
+    [
+        ([["a"], ["b", "c", "b"]], {}, "channel 1: document 'b' stands there twice"),
+        ([["a", 3]], {}, "channel 0: document id 3 is not a string"),
+        (["abc"], {}, "channel 0: 'abc' is no list of document ids"),
+        ([["\ud800"]], {}, r"channel 0: document id '\\ud800' holds a lone surrogate"),
+        ([["a"], ["\ud800"]], {"weights": [1, 0]}, "channel 1: document id"),
+        ([["a"], ["b"]], {"weights": [1, -1]}, "channel 1: weight -1 is negative"),
+        ([["a"], ["b"]], {"weights": [1]}, "2 channels with 1 weights"),
+        ([["a"]], {"weights": [0]}, "no channel has a positive weight"),
+        ([["a"]], {"weights": ["much"]}, "weight 'much' is not a number"),
+        ([["a"]], {"weights": ["1/0"]}, "weight '1/0' is not a number"),
+        ([["a"]], {"weights": [float("nan")]}, "weight nan is not a number"),
+        ([], {}, "there are no channels"),
+        ([["a"]], {"kappa": -1}, "kappa -1 is not > -1"),
+        ([["a"]], {"k": -1}, "k = -1 is negative"),
+        ([["a"]], {"k": 1.5}, "k 1.5 is not a whole number"),
+    ],
+)
+def test_bad_input_is_refused_in_one_printable_line(channels, options, message):
+    with pytest.raises(DesaError, match=message) as refused:
+        desa_ray.fuse(channels, **options)
+    str(refused.value).encode()
+    assert "\n" not in str(refused.value)
+
+
+def test_importing_the_package_stays_light():
+    program = (
+        "import sys, desa_ray; print([m for m in ('numba', 'numpy', 'polars', 'ray', 'mlflow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+    assert desa_ray.__version__
+
+
+def test_third_party_rrf_is_reproduced_rank_for_rank(shared, tmp_path, capsys):
+    """All 35 topics x 1000 ranks of a published RRF of three runs, exact ties included, and its scores within 1e-6.
+
+    Its authors break exact ties by ascending id as we do, so no rank is excepted.
+    """
+    folder = shared / "data" / "treccovid-runs"
+    paths = [folder / f"r2.{name}.trec.gz" for name in ("abstract", "fulltext", "paragraph")]
+    assert main([*map(str, paths), "--kappa", "60", "--k", "20", "--out", str(tmp_path)]) == 0
+    published = read_run(folder / "r2.rrf60.trec.gz")
+    fused = read_run(tmp_path / "fused.trec")
+    assert len(fused) == 35
+    assert fused == published
+
+    scores = {}
+    for line in gzip.decompress((folder / "r2.rrf60.trec.gz").read_bytes()).decode().splitlines():
+        query, _, document, _, score, _ = line.split()
+        scores[query, document] = float(score)
+    runs = [read_run(path) for path in paths]
+    depths = pl.read_parquet(tmp_path / "depths.parquet")
+    for query, documents in fused.items():
+        result = desa_ray.fuse([run[query] for run in runs], k=300)
+        assert list(result.documents) == documents[:300]
+        for document, score in zip(result.documents, result.scores, strict=True):
+            assert float(score) == pytest.approx(scores[query, document], abs=1e-6)
+        row = depths.row(by_predicate=pl.col("query_id") == query, named=True)
+        shallow = desa_ray.fuse([run[query] for run in runs])
+        assert tuple(row[f"depth_r2.{name}"] for name in ("abstract", "fulltext", "paragraph")) == shallow.depths
+        assert row["steps"] == shallow.steps
+    assert pl.read_csv(tmp_path / "depths.csv", schema=depths.schema).equals(depths)
+    assert "35 queries" in capsys.readouterr().out
+
+
+def test_a_query_that_a_run_lacks_is_an_empty_channel_and_counted(tmp_path):
+    for name, text in (("a", "q1 Q0 x 1 2 t\nq1 Q0 y 2 1 t\nq2 Q0 z 1 1 t\n"), ("b", "q1 Q0 y 1 1 t\n")):
+        (tmp_path / f"{name}.trec").write_text(text)
+    runs = [str(tmp_path / "a.trec"), str(tmp_path / "b.trec")]
+    assert main([*runs, "--out", str(tmp_path / "new" / "out"), "--weights", "1", "1/2", "--depth", "1"]) == 0
+    assert read_run(tmp_path / "new" / "out" / "fused.trec") == {"q1": ["y"], "q2": ["z"]}
+    depths = pl.read_parquet(tmp_path / "new" / "out" / "depths.parquet")
+    assert depths["query_id"].to_list() == ["q1", "q2"]
+    assert depths["length_b"].to_list() == [1, 0]
+    assert depths["exhausted_b"].to_list() == [True, True]
+    assert depths["depth_a"].to_list() == [2, 1]
+    assert depths["fused"].to_list() == [2, 1]
+
+
+def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.trec").write_text("q Q0 x 1 2 t\n")
+    main([str(tmp_path / "one" / "run.trec"), str(tmp_path / "two" / "run.trec"), "--out", str(tmp_path)])
+    assert {"depth_run_1", "depth_run_2"} <= set(pl.read_parquet(tmp_path / "depths.parquet").columns)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--weights", "1"], "1 weights for 2 runs"),
+        (["--weights", "1", "0"], "weight 0 is not > 0"),
+        (["--kappa", "-1"], "kappa -1"),
+        (["--kappa", "sixty"], "kappa 'sixty' is not a number"),
+        (["--k", "-1"], "--k must be at least 0"),
+    ],
+)
+def test_the_command_refuses_numbers_out_of_range(tmp_path, options, message):
+    run = tmp_path / "a.trec"
+    run.write_text("q Q0 x 1 2 t\n")
+    with pytest.raises(DesaError, match=message):
+        main([str(run), str(run), "--out", str(tmp_path), *options])
