@@ -32,7 +32,10 @@ Count = Annotated[int, Field(ge=1)]
 
 @dataclass(frozen=True, config=STRICT)
 class DatasetConfig:
-    """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR layout."""
+    """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR layout.
+
+    `queries` keeps only the queries with these ids, and their judgments.
+    """
 
     name: Name
     kind: Literal["demo", "beir_folder", "beir", "ir_datasets"]
@@ -41,6 +44,7 @@ class DatasetConfig:
     url: str | None = None
     ir_datasets_id: str | None = None
     missing_relevant: Literal["error", "drop"] = "error"
+    queries: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -66,11 +70,13 @@ class EncoderConfig:
 class GeneratorConfig:
     """Where generated text comes from: `recorded` reads it, `vllm` loads a model, `openai` asks a server.
 
+    `map` lets texts of one prompt stand in for those of another: {hyde: references}; records and summaries say so.
     Fields below a kind's comment mean something to that kind only. Those without *no key* change the text by design.
     """
 
     name: Name
     kind: Literal["recorded", "vllm", "openai"]
+    map: dict[str, str] = field(default_factory=dict)
     # recorded: reads `<folder>/<prompt>.jsonl`
     folder: str | None = None  # no key: contents are hashed instead
     strict: bool = False
@@ -113,21 +119,35 @@ class SparseConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class ChannelConfig:
-    """One ranked list of a method: an operator of its channel kind, and its exact weight in the fusion."""
+    """One ranked list of a method: an operator of its channel kind, and its exact weight in the fusion.
+
+    `prompt` is the channel's own, instead of the method's; `options` are numbers that the operator takes.
+    """
 
     name: Name
     kind: Literal["dense", "sparse"]
     operator: str
     weight: Rational = Fraction(1)
+    prompt: str | None = None
+    options: dict[str, Rational] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, config=STRICT)
 class MethodConfig:
-    """A method is its channels, in reading order for ties, and the prompt whose texts they are built from."""
+    """A method is its channels, in reading order for ties, and the prompt whose texts they are built from.
+
+    Attributes:
+        fusion: how ranks become one order, a name in `desa_ray.core.fusions`.
+        weighting: `fixed` uses the channels' weights, `confidence` a query's own (`desa_ray.core.confidence`).
+        prefix: only the first so many documents of each channel are fused; None for complete rankings.
+    """
 
     name: Name
     channels: tuple[ChannelConfig, ...]
     prompt: str | None = None
+    fusion: str = "rrf"
+    weighting: Literal["fixed", "confidence"] = "fixed"
+    prefix: Count | None = None
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -150,14 +170,14 @@ class ClusterConfig:
     kind: Literal["serial", "local", "existing"] = "local"
     address: str | None = None
     cpus: Annotated[int, Field(ge=1)] | None = None
-    encoders: Annotated[int, Field(ge=1)] = 1
-    encoder_cpus: Annotated[int, Field(ge=1)] = 2
+    encoders: Annotated[int, Field(ge=1)] | None = None
+    encoder_cpus: Annotated[int, Field(ge=1)] = 1
     encoder_gpus: Annotated[float, Field(ge=0)] = 0
     scorers: Annotated[int, Field(ge=1)] = 2
     replayers: Annotated[int, Field(ge=1)] = 2
     shard_documents: Annotated[int, Field(ge=1)] = 1024
     shard_queries: Annotated[int, Field(ge=1)] = 64
-    batch_size: Annotated[int, Field(ge=1)] = 8
+    batch_size: Annotated[int, Field(ge=1)] = 4
     max_failures: Annotated[int, Field(ge=1)] = 3
     shard_timeout_s: Annotated[float, Field(gt=0)] = 3600.0
     memory_gb: Annotated[float, Field(gt=0)] = 2.0

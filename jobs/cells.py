@@ -1,10 +1,10 @@
-"""Runs cells: plans all of them first, then one after another on one session, everything shared through the store.
+"""Runs cells as one graph: the union of their missing stages, each once, on one session.
 
-Each finished cell is written and logged before the next starts, so an interrupted sweep keeps what it has; the rerun
-finds those stages in the store. A plan without misses starts neither Ray nor any engine.
+Stages run in an order that keeps a loaded model at work; a cell is written and logged as soon as its last stage is
+stored, so an interrupted sweep keeps what it has and the rerun goes on from there. A plan without misses starts neither
+Ray nor any engine.
 """
 
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,14 +15,15 @@ from rich.console import Console
 from desa_ray.config import RunConfig
 from desa_ray.core.metrics import metric_name
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.execute import execute, missing
+from desa_ray.pipeline.execute import missing, run_stage, schedule
 from desa_ray.pipeline.executor import Executor, SerialExecutor
 from desa_ray.pipeline.graph import Builder, Cell
-from desa_ray.pipeline.records import cell_records, cell_runs, cell_summary, per_draw, result_config
+from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 from jobs.console import ConsoleProgress, cells_table, note
-from jobs.outputs import manifest, sha256_file, write_json, write_records, write_runs
-from jobs.settings import Order, flat, home, store_root, tracking_uri
+from jobs.finishing import finish_cell
+from jobs.outputs import write_json
+from jobs.settings import Order, home, store_root, tracking_uri
 
 
 def open_store(config: RunConfig) -> Store:
@@ -76,7 +77,8 @@ class LazyExecutor:
 def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str, Any]]:
     """Run all orders and return their summaries; `summary` is the sweep's file, if there is one.
 
-    Orders of one call share the first one's store, cluster and tracking settings.
+    Orders of one call share the first one's store, cluster and tracking settings. A cell that fails fails alone: the
+    others finish, and the errors are raised together at the end.
     """
     first = orders[0].config
     for order in orders[1:]:
@@ -88,18 +90,88 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
     tracker = _tracker(first)
     todo = missing(store, [target for cell in cells for target in cell.targets])
     note(f"{len(cells)} cells, {len(todo)} stages to compute")
-    entries: list[dict[str, Any]] = []
+    sweep = _Sweep(store, orders, cells, tracker, summary)
     progress = ConsoleProgress()
     with ExitStack() as stack:
         stack.callback(progress.close)
         executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
-        for order, cell in zip(orders, cells, strict=True):
-            entries.append(_run_cell(store, order, cell, executor, progress, tracker))
-            if summary is not None:
-                write_json(summary, {"cells": entries})
-    extra = [metric_name(measure) for measure in first.evaluation.measures]
-    Console(width=None if Console().is_terminal else 160).print(cells_table(entries, extra))
-    return entries
+        sweep.finish_ready()
+        for stage in schedule(todo):
+            sweep.run(stage, executor, progress)
+    if shown := sweep.shown():
+        extra = [metric_name(measure) for measure in first.evaluation.measures]
+        Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))
+    sweep.raise_failures()
+    return shown
+
+
+class _Sweep:
+    """The books of a sweep: which cells still need which stages, what they gave, and what failed them."""
+
+    def __init__(
+        self, store: Store, orders: Sequence[Order], cells: Sequence[Cell], tracker: Any, summary: Path | None
+    ):
+        self.store, self.orders, self.cells, self.tracker, self.summary = store, orders, cells, tracker, summary
+        self.needs = [{stage.key.digest for stage in missing(store, cell.targets)} for cell in cells]
+        # A stage that several cells share counts as computed for the first of them.
+        self.fresh = [len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)]
+        self.computed: set[str] = set()
+        self.broken: dict[str, DesaError] = {}
+        self.entries: dict[int, dict[str, Any]] = {}
+        self.failures: dict[int, DesaError] = {}
+
+    def run(self, stage: Stage, executor: Executor, progress: ConsoleProgress) -> None:
+        """Compute one stage, or mark it broken where it or one of its inputs fails; then finish what is complete."""
+        error = next((self.broken[s.key.digest] for s in stage.inputs.values() if s.key.digest in self.broken), None)
+        if error is None:
+            try:
+                run_stage(self.store, stage, executor, progress)
+            except DesaError as failure:
+                error = failure
+        if error is not None:
+            self.broken[stage.key.digest] = error
+        else:
+            self.computed.add(stage.key.digest)
+        self.finish_ready()
+
+    def finish_ready(self) -> None:
+        """Write and log the cells whose stages are all stored; note the cells that cannot be any more."""
+        for number, (order, cell) in enumerate(zip(self.orders, self.cells, strict=True)):
+            if number in self.entries or number in self.failures:
+                continue
+            if lost := self.needs[number] & self.broken.keys():
+                self.failures[number] = self.broken[next(iter(lost))]
+            elif self.needs[number] <= self.computed:
+                try:
+                    self.entries[number] = finish_cell(self.store, order, cell, self.fresh[number], self.tracker)
+                except DesaError as error:
+                    self.failures[number] = error
+            else:
+                continue
+            self._write()
+
+    def _name(self, number: int) -> str:
+        config = self.orders[number].config
+        return f"cell {number} ({config.dataset.name} {config.method.name} kappa {config.fusion.kappa})"
+
+    def _write(self) -> None:
+        if self.summary is None:
+            return
+        failed = [{"cell": self._name(number), "error": str(error)} for number, error in sorted(self.failures.items())]
+        write_json(self.summary, {"cells": self.shown(), **({"failed": failed} if failed else {})})
+
+    def shown(self) -> list[dict[str, Any]]:
+        return [self.entries[number] for number in sorted(self.entries)]
+
+    def raise_failures(self) -> None:
+        """One error for a single cell; for a sweep, one line a failed cell."""
+        if len(self.cells) == 1 and self.failures:
+            raise self.failures[0]
+        if self.failures:
+            raise Problems(
+                DesaError(str(error), where=f"failed: {self._name(number)}")
+                for number, error in sorted(self.failures.items())
+            )
 
 
 def _tracker(config: RunConfig):
@@ -112,61 +184,3 @@ def _tracker(config: RunConfig):
     tracker = Tracker(uri, home() / "mlartifacts")
     write_json(home() / "last_tracking.json", {"uri": uri})
     return tracker
-
-
-def _run_cell(
-    store: Store, order: Order, cell: Cell, executor: Executor, progress: ConsoleProgress, tracker: Any
-) -> dict[str, Any]:
-    started = time.perf_counter()
-    outcome = execute(store, cell.targets, executor, progress)
-    records = cell_records(store, cell)
-    entry = cell_summary(cell, records)
-    measures = cell.fused[0].params["measures"]
-    order.folder.mkdir(parents=True, exist_ok=True)
-    files = [
-        write_records(order.folder / "records.parquet", records),
-        write_json(order.folder / "manifest.json", manifest(store, cell, order.plain, cell.recording_counts)),
-        *write_runs(order.folder, cell.config.method.name, cell_runs(store, cell)),
-    ]
-    entry["mlflow_run_id"] = None
-    entry["artifacts"] = {path.name: sha256_file(path) for path in files}
-    entry["stages"] = {"reused": len(outcome.reused), "computed": len(outcome.computed)}
-    if tracker is not None:
-        entry["mlflow_run_id"] = _log(tracker, cell, entry, per_draw(records, measures), files, started)
-    write_json(order.folder / "summary.json", {"cells": [entry]})
-    for name, count in {**cell.collection.counts, **cell.recording_counts}.items():
-        if count and name not in ("documents", "queries", "qrels"):
-            note(f"{cell.config.dataset.name}: {name.replace('_', ' ')}: {count}")
-    return entry
-
-
-def _log(tracker: Any, cell: Cell, entry: dict[str, Any], draws: list, files: list[Path], started: float) -> str:
-    from desa_ray.tracking.runs import CellRun
-
-    labels = {
-        name: entry[name] for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs", "corpus_docs")
-    }
-    numeric = {name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")}
-    numeric["kappa"] = float(cell.config.fusion.kappa)
-    fusion = cell.fused[0]
-    content = {role: stage.params["content"] for role, stage in fusion.inputs.items() if "content" in stage.params}
-    from desa_ray.pipeline.provenance import provenance
-
-    made = provenance()
-    tags = {
-        **{f"sha256.{role}": value for role, value in content.items()},
-        **{f"sha256.{name}": value for name, value in entry["artifacts"].items()},
-        **{f"key.fusion.draw{draw}": stage.key.digest for draw, stage in enumerate(cell.fused)},
-        "commit": str(made["commit"]),
-        "dirty": str(made["dirty"]),
-        "environment_sha256": made["environment"],
-    }
-    run = CellRun(
-        name=f"{entry['dataset']}/{entry['method']}/k{entry['kappa']}",
-        params=labels | flat(result_config(cell)),
-        metrics={**entry["metrics"], **numeric, "seconds": time.perf_counter() - started},
-        per_draw=draws if len(draws) > 1 else [],
-        tags=tags,
-        artifacts=files,
-    )
-    return tracker.log(cell.config.experiment, run)

@@ -27,6 +27,9 @@ RUN_KEYS = (
 )
 
 
+PATHS = (("dataset", "path"), ("encoder", "path"), ("generator", "folder"), ("sparse", "java_home"), ("store", "root"))
+
+
 @dataclass(frozen=True)
 class Order:
     """One cell to run: its configuration, the plain configuration as composed, and its output folder."""
@@ -53,6 +56,10 @@ def order_of(config: DictConfig, folder: Path) -> Order:
     """A composed configuration as a cell to run; every wrong or unknown value is reported at once."""
     own = OmegaConf.masked_copy(config, list(RUN_KEYS))
     plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    for group, name in PATHS:
+        # Workers have another working folder, so paths travel whole.
+        if isinstance(value := plain[group].get(name), str) and "://" not in value:
+            plain[group][name] = str(Path(value).expanduser().absolute())
     return Order(parse(plain), plain, folder)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 DOCUMENTS, QUERIES = 500, 40
+METHODS = "method=original,shared,dense_only,sparse_only,desa"
 
 
 def _lines(path: Path) -> list[dict]:
@@ -20,17 +22,15 @@ def _write(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
-@pytest.fixture(scope="session")
-def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """500 documents and 40 queries of SciFact in BEIR layout: all relevant documents of the queries, then the first."""
+def _slice(shared: Path, folder: Path, documents: int, n_queries: int) -> Path:
+    """The first queries of SciFact with their relevant documents, filled up with its first other documents."""
     source = shared / "data" / "scifact"
-    folder = tmp_path_factory.mktemp("slice")
     judged = [line.split("\t") for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]]
-    queries = list(dict.fromkeys(row[0] for row in judged))[:QUERIES]
+    queries = list(dict.fromkeys(row[0] for row in judged))[:n_queries]
     judged = [row for row in judged if row[0] in queries]
     relevant = {row[1] for row in judged}
     corpus = _lines(source / "corpus.jsonl")
-    rest = [row for row in corpus if row["_id"] not in relevant][: DOCUMENTS - len(relevant)]
+    rest = [row for row in corpus if row["_id"] not in relevant][: documents - len(relevant)]
     _write(folder / "corpus.jsonl", [row for row in corpus if row["_id"] in relevant] + rest)
     _write(folder / "queries.jsonl", [row for row in _lines(source / "queries.jsonl") if row["_id"] in queries])
     (folder / "qrels").mkdir()
@@ -43,21 +43,53 @@ def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder
 
 
+@pytest.fixture(scope="session")
+def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """500 documents and 40 queries of SciFact in BEIR layout, with recorded references and query2doc passages."""
+    return _slice(shared, tmp_path_factory.mktemp("slice"), DOCUMENTS, QUERIES)
+
+
+@pytest.fixture(scope="session")
+def small_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """160 documents and 12 queries: for tests that must encode everything themselves."""
+    return _slice(shared, tmp_path_factory.mktemp("small"), 160, 12)
+
+
+def dataset(folder: Path) -> list[str]:
+    """The overrides that choose a slice."""
+    return ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice"]
+
+
+def run_desa(cwd: Path, home: Path, *arguments: str, timeout: float = 500) -> subprocess.CompletedProcess:
+    """The command as a user runs it: a process of its own in the folder `cwd`."""
+    environment = {**os.environ, "DESA_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-m", "jobs", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+@pytest.fixture(scope="session")
+def serial_sweep(scifact_slice: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder where the five methods ran on the slice without Ray; its home is `home`."""
+    folder = tmp_path_factory.mktemp("serial")
+    done = run_desa(folder, folder / "home", "run", "-m", METHODS, *dataset(scifact_slice), "cluster=serial")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture
+def warm_home(serial_sweep: Path, tmp_path: Path) -> Path:
+    """A home of the test's own whose store holds what the serial sweep computed."""
+    return Path(shutil.copytree(serial_sweep / "home", tmp_path / "home"))
+
+
 @pytest.fixture
 def desa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
     """Runs `desa ARGUMENTS` in an empty folder with its own home; `check=False` returns failures too."""
 
-    def run(*arguments: str, check: bool = True, home: Path | None = None, timeout: float = 300):
-        environment = {**os.environ, "DESA_HOME": str(home or tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-        done = subprocess.run(
-            [sys.executable, "-m", "jobs", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+    def run(*arguments: str, check: bool = True, home: Path | None = None, timeout: float = 500):
+        done = run_desa(tmp_path, home or tmp_path / "home", *arguments, timeout=timeout)
         if check:
             assert done.returncode == 0, done.stdout + done.stderr
         return done

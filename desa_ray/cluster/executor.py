@@ -8,13 +8,13 @@ or outlasted its actor `max_failures` times, by name.
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, PoisonShard
@@ -22,18 +22,24 @@ from desa_ray.pipeline.executor import Worker
 from desa_ray.pipeline.stage import Pool, Task
 
 POLL_S = 0.2
-UNAVAILABLE_PAUSE_S = 1.0
+RESTART_PAUSE_S = 1.0
 START_TIMEOUT_S = 600.0
+
+
+class _Actor(Worker):
+    """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
+
+    def ready(self) -> None: ...
 
 
 @dataclass
 class _Member:
-    """An actor and what it is doing."""
+    """An actor and what it is doing: coming up (`task` is None, `ready` pending), idle, or at a task."""
 
     handle: Any
-    free_at: float = 0.0
     task: Task | None = None
-    started: float = 0.0
+    since: float = 0.0
+    up: bool = False
 
 
 @dataclass
@@ -52,72 +58,78 @@ class RayExecutor:
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
         members = self._pool(pool, len(tasks)).members
         waiting = deque(tasks)
-        failures: dict[int, int] = {}
-        running: dict[Any, _Member] = {}
-        while waiting or running:
+        failures: Counter[int] = Counter()
+        pending: dict[Any, _Member] = {}
+        last_up = time.monotonic()
+        for member in members:
+            if not member.up:
+                pending[member.handle.ready.remote()] = member
+        while waiting or any(member.task for member in pending.values()):
             now = time.monotonic()
             for member in members:
-                if waiting and member.task is None and member.free_at <= now:
-                    member.task, member.started = waiting.popleft(), now
-                    running[member.handle.run.remote(member.task)] = member
-            ready, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S) if running else ([], [])
-            if not running:
-                time.sleep(POLL_S)
-            for reference in ready:
-                member = running.pop(reference)
+                # A task goes to a process that runs: one sent to an actor without a place would wait for it.
+                if waiting and member.up and member.task is None:
+                    member.task, member.since = waiting.popleft(), now
+                    pending[member.handle.run.remote(member.task)] = member
+            finished, _ = ray.wait(list(pending), num_returns=1, timeout=POLL_S)
+            for reference in finished:
+                member = pending.pop(reference)
                 task, member.task = member.task, None
-                assert task is not None
                 try:
                     ray.get(reference)
                 except RayTaskError as error:
                     raise _own_error(error, task) from error
-                except (ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError) as error:
-                    member.free_at = time.monotonic() + UNAVAILABLE_PAUSE_S
-                    self._hand_back(task, member, waiting, failures, error)
+                except RayError as error:  # the actor died, or its node
+                    member.up = False
+                    time.sleep(RESTART_PAUSE_S)
+                    pending[member.handle.ready.remote()] = member
+                    if task is not None:
+                        failures[task.shard.number] += 1
+                        self._hand_back(task, failures[task.shard.number], waiting, error)
                 else:
-                    done(task)
-            self._stop_overdue(running)
+                    member.up, last_up = True, time.monotonic()
+                    if task is not None:
+                        done(task)
+            self._stop_overdue(pending)
+            if not any(member.up for member in members) and time.monotonic() - last_up > START_TIMEOUT_S:
+                raise DesaError(
+                    f"no worker of pool {pool.name} came up within {START_TIMEOUT_S:.0f} s",
+                    where="cluster",
+                    mend="free resources on the cluster, then rerun",
+                )
 
-    def _hand_back(
-        self, task: Task, member: _Member, waiting: deque[Task], failures: dict[int, int], error: RayError
-    ) -> None:
-        """Queue a lost shard again; its failures are counted where the actor died under it."""
-        # An unavailable actor is restarting: nothing is known against the shard, unless it stays so.
-        restarting = isinstance(error, ActorUnavailableError) and time.monotonic() - member.started < START_TIMEOUT_S
-        if restarting:
-            waiting.appendleft(task)
-            return
-        failures[task.shard.number] = failures.get(task.shard.number, 0) + 1
-        if failures[task.shard.number] >= self.config.max_failures:
+    def _hand_back(self, task: Task, failures: int, waiting: deque[Task], error: RayError) -> None:
+        """Queue a lost shard again, or stop where it failed too often."""
+        if failures >= self.config.max_failures:
             raise PoisonShard(
-                f"failed {self.config.max_failures} times; last: {str(error).splitlines()[0]}",
+                f"failed {failures} times; last: {str(error).splitlines()[0]}",
                 where=str(task),
                 mend="look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun",
             ) from error
         waiting.append(task)
 
-    def _stop_overdue(self, running: dict[Any, _Member]) -> None:
+    def _stop_overdue(self, pending: dict[Any, _Member]) -> None:
         """Kill actors whose shard outlasts the limit; Ray restarts them and the lost shard is counted."""
         now = time.monotonic()
-        for member in running.values():
-            if now - member.started > self.config.shard_timeout_s:
+        for member in pending.values():
+            if member.task is not None and now - member.since > self.config.shard_timeout_s:
                 ray.kill(member.handle, no_restart=False)
-                member.started = now
+                member.since = now
 
     def _pool(self, spec: Pool, tasks: int) -> _Pool:
-        """The pool, started if need be with no more actors than there are tasks."""
+        """The pool, started if need be, with no more actors than there are tasks."""
         pool = self.pools.pop(spec.name, None) or _Pool(spec)
+        room = self._room(spec)
+        wanted = max(1, min(spec.size or room, tasks, room))
+        self._make_room(spec, max(wanted, len(pool.members)))
         self.pools[spec.name] = pool  # most recently used last
-        wanted = max(1, min(spec.size, tasks, self._room(spec)))
-        actor = ray.remote(Worker)
+        actor = ray.remote(_Actor)
         while len(pool.members) < wanted:
-            self._make_room(spec)
             handle = actor.options(
                 num_cpus=spec.cpus,
                 num_gpus=spec.gpus,
                 max_restarts=-1,
                 max_task_retries=0,  # the supervisor hands shards out again itself, and counts
-                max_concurrency=1,
             ).remote(spec, self.store_root)
             pool.members.append(_Member(handle))
         return pool
@@ -136,24 +148,20 @@ class RayExecutor:
             )
         return int(room)
 
-    def _make_room(self, spec: Pool) -> None:
-        """End idle pools, least recently used first, until one more worker fits."""
-        for name in list(self.pools):
-            free = ray.available_resources()
-            if free.get("CPU", 0) >= spec.cpus and free.get("GPU", 0) >= spec.gpus:
-                return
-            if name != spec.name:
-                self._end(self.pools.pop(name))
-                self._await_release(spec)
+    def _make_room(self, spec: Pool, wanted: int) -> None:
+        """End the other pools, least recently used first, until `wanted` workers fit beside those that stay.
 
-    @staticmethod
-    def _await_release(spec: Pool, patience_s: float = 10.0) -> None:
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            free = ray.available_resources()
-            if free.get("CPU", 0) >= spec.cpus and free.get("GPU", 0) >= spec.gpus:
+        Counted from our own books: Ray's figure of what is free lags behind actors that are still being placed.
+        """
+        total = ray.cluster_resources()
+        for name in list(self.pools):
+            used = [
+                (len(pool.members) * pool.spec.cpus, len(pool.members) * pool.spec.gpus) for pool in self.pools.values()
+            ]
+            cpus, gpus = sum(own for own, _ in used), sum(own for _, own in used)
+            if cpus + wanted * spec.cpus <= total.get("CPU", 0) and gpus + wanted * spec.gpus <= total.get("GPU", 0):
                 return
-            time.sleep(0.05)
+            self._end(self.pools.pop(name))
 
     @staticmethod
     def _end(pool: _Pool) -> None:
@@ -166,7 +174,7 @@ class RayExecutor:
         self.pools.clear()
 
 
-def _own_error(error: RayTaskError, task: Task) -> Exception:
+def _own_error(error: RayTaskError, task: Task | None) -> Exception:
     """The error a worker raised: user-facing ones as they are, others with the shard's name."""
     cause = error.cause
     if isinstance(cause, DesaError):

@@ -4,17 +4,37 @@ A new operator is an equation in `expansion` or `anchoring` and an entry here; a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desa_ray.core.anchoring import Scored, mask, product, product_of_both
 from desa_ray.core.expansion import Vectors, contextual, residual, single
+from desa_ray.core.relaxation import relax_count, relax_share
 
-__all__ = ["DENSE_OPERATORS", "SPARSE_OPERATORS", "DenseOperator", "Scored", "SparseOperator"]
+__all__ = ["DENSE_OPERATORS", "SPARSE_OPERATORS", "DenseOperator", "Option", "Scored", "SparseOperator"]
 
 Diagnostics = dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A number that an operator takes: from `least` to `most`, `whole` or not; without a default it must be given."""
+
+    least: Fraction
+    most: Fraction | None = None
+    whole: bool = False
+    default: Fraction | None = None
+
+    def problem(self, value: Fraction) -> str | None:
+        """Why the option cannot be this value; None if it can."""
+        if self.whole and value.denominator != 1:
+            return "not a whole number"
+        if value < self.least:
+            return f"below {self.least}"
+        return f"above {self.most}" if self.most is not None and value > self.most else None
 
 
 @dataclass(frozen=True)
@@ -25,10 +45,14 @@ class DenseOperator:
         function: takes source -> float32 unit vectors, [Q, D] for "query" and [Q, n, D] for all others; returns fresh
             float32 [Q, D] query vectors and diagnostics, name -> float64 [Q].
         texts: the names in `desa_ray.core.texts.DENSE_TEXTS` that it needs.
+        options: numbers that `function` takes by name.
+        one_text: the operator takes exactly one text a query.
     """
 
-    function: Callable[[Mapping[str, Vectors]], tuple[Vectors, Diagnostics]]
+    function: Callable[..., tuple[Vectors, Diagnostics]]
     texts: tuple[str, ...]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    one_text: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,11 +61,15 @@ class SparseOperator:
 
     Attributes:
         function: takes source -> hit list of one query, and returns the channel's hit list.
-        texts: the names in `desa_ray.core.texts.SPARSE_TEXTS` that it needs.
+        texts: the names in `desa_ray.core.texts.SPARSE_TEXTS` or `desa_ray.core.reweighting.SPARSE_TERMS` it needs.
+        options: numbers that `function` takes by name, or that a template of `texts` does.
+        one_text: as for a dense operator.
     """
 
-    function: Callable[[Mapping[str, Scored]], Scored]
+    function: Callable[..., Scored]
     texts: tuple[str, ...]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    one_text: bool = False
 
 
 def _residual(vectors: Mapping[str, Vectors]) -> tuple[Vectors, Diagnostics]:
@@ -54,8 +82,11 @@ DENSE_OPERATORS: dict[str, DenseOperator] = {
     "residual": DenseOperator(_residual, ("query", "query_reference")),
     "contextual": DenseOperator(lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)),
     "hyde": DenseOperator(lambda vectors: (contextual(vectors["reference"]), {}), ("reference",)),
-    "query2doc": DenseOperator(lambda vectors: (single(vectors["query_reference"]), {}), ("query_reference",)),
+    "query2doc": DenseOperator(
+        lambda vectors: (single(vectors["query_reference"]), {}), ("query_reference",), one_text=True
+    ),
     "mugi": DenseOperator(lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)),
+    "rewrite": DenseOperator(lambda vectors: (single(vectors["rewrite"]), {}), ("rewrite",), one_text=True),
 }
 
 SPARSE_OPERATORS: dict[str, SparseOperator] = {
@@ -68,5 +99,18 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
         lambda hits: product_of_both(hits["query"], hits["references"]), ("query", "references")
     ),
     "query2doc": SparseOperator(lambda hits: hits["query2doc"], ("query2doc",)),
-    "mugi": SparseOperator(lambda hits: hits["mugi"], ("mugi",)),
+    "mugi": SparseOperator(
+        lambda hits, **_: hits["mugi"], ("mugi",), {"min_repeats": Option(Fraction(0), whole=True, default=Fraction(0))}
+    ),
+    "relax_count": SparseOperator(
+        lambda hits, count: relax_count(hits["query"], hits["expanded"], count),
+        ("query", "expanded"),
+        {"count": Option(Fraction(0), whole=True)},
+    ),
+    "relax_share": SparseOperator(
+        lambda hits, share: relax_share(hits["query"], hits["expanded"], share),
+        ("query", "expanded"),
+        {"share": Option(Fraction(0), Fraction(1))},
+    ),
+    "word2passage": SparseOperator(lambda hits: hits["word2passage"], ("word2passage",)),
 }

@@ -13,6 +13,7 @@ DENSE_TEXTS: dict[str, Callable[[str, Sequence[str]], list[str]]] = {
     "query": lambda query, references: [query],
     "query_reference": lambda query, references: [f"{query} [SEP] {reference}" for reference in references],
     "reference": lambda query, references: list(references),
+    "rewrite": lambda query, references: list(references),
 }
 AS_DOCUMENT = frozenset({"reference"})  # dense sources encoded as documents are, without the encoder's query prefix
 
@@ -29,11 +30,16 @@ def _joined(copies: int, query: str, references: Sequence[str]) -> str:
     return " ".join([query] * copies + list(references))
 
 
-# A sparse source is one bag-of-words query.
-SPARSE_TEXTS: dict[str, Callable[[str, Sequence[str]], str]] = {
+def _mugi(query: str, references: Sequence[str], min_repeats: int = 0) -> str:
+    return _joined(max(mugi_repeats(query, references), min_repeats), query, references)
+
+
+# A sparse source is one bag-of-words query; `desa_ray.core.reweighting` has those made of terms instead of text.
+SPARSE_TEXTS: dict[str, Callable[..., str]] = {
     "query": lambda query, references: query,
     "expanded": lambda query, references: _joined(1, query, references),
     "references": lambda query, references: _joined(0, query, references),
     "query2doc": lambda query, references: _joined(QUERY2DOC_COPIES, query, references),
-    "mugi": lambda query, references: _joined(mugi_repeats(query, references), query, references),
+    "mugi": _mugi,
 }
+TEXT_OPTIONS: dict[str, tuple[str, ...]] = {"mugi": ("min_repeats",)}  # operator options that are the template's

@@ -8,7 +8,7 @@ from desa_ray.config import DatasetConfig
 from desa_ray.data import beir_layout, beir_sets, demo, irds
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.validate import validated
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, listed
 from desa_ray.lines import Findings
 from desa_ray.types import Collection, sha256_json
 
@@ -73,6 +73,8 @@ def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
     """
     findings = Findings()
     raw = READERS[config.kind].read(config, data_home, findings)
+    if config.queries is not None:
+        _keep_queries(raw, config.queries, findings)
     return validated(raw, name=config.name, missing_relevant=config.missing_relevant, findings=findings)
 
 
@@ -83,7 +85,18 @@ def fingerprint(config: DatasetConfig, *, data_home: Path) -> str:
     those of a missing or unreadable source.
     """
     source = READERS[config.kind].identity(config, data_home)
-    return sha256_json([VERSION, config.name, config.split, config.missing_relevant, source])
+    chosen = [] if config.queries is None else [sorted(set(config.queries))]
+    return sha256_json([VERSION, config.name, config.split, config.missing_relevant, source, *chosen])
+
+
+def _keep_queries(raw: RawCollection, chosen: tuple[str, ...], findings: Findings) -> None:
+    """Leaves only the chosen queries and their judgments; ids that do not exist are complained of."""
+    wanted = set(chosen)
+    if unknown := sorted(wanted - {query for query, _ in raw.queries}):
+        mend = "name ids of the queries file, or drop dataset.queries"
+        findings.add(DesaError(f"queries that do not exist: {listed(unknown)}", where="dataset.queries", mend=mend))
+    raw.queries = [row for row in raw.queries if row[0] in wanted]
+    raw.qrels = [row for row in raw.qrels if row[0] in wanted]
 
 
 def generations_folder(config: DatasetConfig, *, data_home: Path) -> Path | None:

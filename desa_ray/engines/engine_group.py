@@ -93,8 +93,9 @@ def await_memory(
     while short := [(free, total) for free, total in free_and_total() if free < share * total]:
         if time.monotonic() > deadline:
             free, total = short[0]
+            wanted = f"{share * total / GIB:.1f} wanted"
             raise DesaError(
-                f"too little GPU memory: {free / GIB:.1f} of {total / GIB:.1f} GiB free, {share * total / GIB:.1f} wanted",
+                f"too little GPU memory: {free / GIB:.1f} of {total / GIB:.1f} GiB free, {wanted}",
                 where="generator.gpu_memory_utilization",
                 mend="end what else uses the GPU (nvidia-smi lists it), or lower the share",
             )

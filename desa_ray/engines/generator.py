@@ -14,51 +14,78 @@ from desa_ray.engines.engine_group import end_orphans, lead_group
 from desa_ray.engines.generator_files import CONVERTED, complete, find_generator, folder_hash
 from desa_ray.engines.live_generator import PROTOCOL
 from desa_ray.engines.openai_generator import OpenAIGenerator
-from desa_ray.engines.smollm2 import GGUF_SHA256, PACKAGE
 from desa_ray.engines.vllm_generator import VllmGenerator
 from desa_ray.errors import DesaError, Problems, listed
 
-PACKAGE_HASHES: Mapping[str, str] = {PACKAGE: GGUF_SHA256}
-
 
 def check_generator(config: GeneratorConfig) -> None:
-    """Raises `Problems`: a setting that the configuration's kind needs is not there."""
+    """Raises `Problems` where a setting that the generator's kind needs is missing or unknown."""
     needed = {"recorded": (), "vllm": ("model",), "openai": ("model", "base_url")}[config.kind]
     problems = [
-        DesaError(f"generator {config.name} needs it", where=f"generator.{name}", mend="set it")
+        DesaError("not set", where=f"generator.{name}", mend=f"the generator {config.name} needs it")
         for name in needed
         if getattr(config, name) is None
     ]
     if config.kind == "vllm" and not (config.revision or config.path or config.package):
-        mend = "set it to a commit, or generator.path to a folder"
-        problems.append(DesaError("the hub's model needs a pinned revision", where="generator.revision", mend=mend))
-    if config.package and config.package not in PACKAGE_HASHES:
+        mend = "set it to a commit of the model's repository, or generator.path to a folder"
+        problems.append(DesaError("not set", where="generator.revision", mend=mend))
+    if config.package and config.package not in CONVERTED:
         what = f"no model is known in the package {config.package!r}"
-        problems.append(DesaError(what, where="generator.package", mend=f"choose {listed(PACKAGE_HASHES)}"))
+        problems.append(DesaError(what, where="generator.package", mend=f"choose {listed(CONVERTED)}"))
     if problems:
         raise Problems(problems)
 
 
 def generator_identity(config: GeneratorConfig) -> dict[str, Any]:
-    """What enters a key beside prompt, data set and draw. Needs no engine; with `generator.path` it reads the weights.
+    """What enters a key beside prompt, data set and draw; for live kinds only.
+
+    Needs no engine. With `generator.path` it reads and hashes the weights.
 
     Raises:
         DesaError: settings are missing, or `generator.path` does not hold a complete model.
     """
     check_generator(config)
-    identity = {"kind": config.kind, "protocol": PROTOCOL, "model": config.model}
-    return identity | IDENTITIES[config.kind](config)
+    return {"kind": config.kind, "protocol": PROTOCOL, "model": config.model} | _IDENTITIES[config.kind](config)
 
 
-def _vllm_identity(config: GeneratorConfig) -> dict[str, Any]:
+def load_generator(config: GeneratorConfig, *, model_home: Path, threads: int = 1) -> ChatEngine:
+    """Loads a live generator. A vLLM engine makes its process the leader of a process group: give it one of its own.
+
+    Args:
+        config: kind `vllm` or `openai`.
+        model_home: where models lie and are converted to.
+        threads: CPU threads of an engine that may use several.
+
+    Raises:
+        DesaError: it does not start; one wording a cause.
+    """
+    check_generator(config)
+    return _LOADERS[config.kind](config, model_home, threads)
+
+
+def _weights(config: GeneratorConfig) -> dict[str, Any]:
     if config.path:
-        weights = {"weights": folder_hash(complete(Path(config.path), config).folder)}
-    elif config.package:
-        weights = {"weights": PACKAGE_HASHES[config.package]}
-    else:
-        weights = {"revision": config.revision}
-    return {**weights, "dtype": config.dtype}
+        return {"weights": folder_hash(complete(Path(config.path), config).folder)}
+    if config.package:
+        return {"weights": CONVERTED[config.package].sha256}
+    return {"revision": config.revision}
 
 
-def _openai_identity(config: GeneratorConfig) -> dict[str, Any]:
-    return {"revision": config.revision, "extended_sampling": config.extended_sampling}
+def _load_vllm(config: GeneratorConfig, model_home: Path, threads: int) -> ChatEngine:
+    files = find_generator(config, model_home)
+    end_orphans()
+    lead_group()
+    weights = _weights(config)
+    revision = weights.get("revision") or f"sha256:{weights['weights']}"
+    assert config.model is not None
+    return VllmGenerator(config, files, model=config.model, revision=revision, threads=threads)
+
+
+_IDENTITIES: Mapping[str, Callable[[GeneratorConfig], dict[str, Any]]] = {
+    "vllm": lambda config: {**_weights(config), "dtype": config.dtype},
+    "openai": lambda config: {"revision": config.revision, "extended_sampling": config.extended_sampling},
+}
+_LOADERS: Mapping[str, Callable[[GeneratorConfig, Path, int], ChatEngine]] = {
+    "vllm": _load_vllm,
+    "openai": lambda config, model_home, threads: OpenAIGenerator(config),
+}

@@ -9,18 +9,30 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.model_files import sha256_file
-from desa_ray.engines.smollm2 import PACKAGE, smollm2_folder
+from desa_ray.engines.smollm2 import GGUF_SHA256, PACKAGE, smollm2_folder
 from desa_ray.errors import DesaError, listed
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+TOKENIZER_CONFIG = "tokenizer_config.json"
 INDEX, WHOLE = "model.safetensors.index.json", "model.safetensors"
 # `consolidated.safetensors`, which some repositories add, is the same weights a second time.
 WANTED = ("config.json", "generation_config.json", "*token*", "vocab*", "merges.txt", "*.jinja", "model*.safetensors*")
-CONVERTED: Mapping[str, Callable[[Path], Path]] = {PACKAGE: smollm2_folder}
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A model that a package holds in another form: its hash, and what converts it under a model home."""
+
+    sha256: str
+    folder: Callable[[Path], Path]
+
+
+CONVERTED: Mapping[str, Converted] = {PACKAGE: Converted(GGUF_SHA256, smollm2_folder)}
 
 
 @dataclass(frozen=True)
@@ -45,10 +57,7 @@ def find_generator(config: GeneratorConfig, model_home: Path) -> GeneratorFiles:
     if config.path:
         return complete(Path(config.path), config)
     if config.package:
-        if config.package not in CONVERTED:
-            what = f"no model is known in the package {config.package!r}"
-            raise DesaError(what, where="generator.package", mend=f"choose {listed(CONVERTED)}")
-        return complete(CONVERTED[config.package](model_home), config)
+        return complete(CONVERTED[config.package].folder(model_home), config)
     if (model_home / config.name).is_dir():
         return complete(model_home / config.name, config)
     return complete(_from_hub(config, model_home), config)
@@ -79,18 +88,27 @@ def complete(folder: Path, config: GeneratorConfig) -> GeneratorFiles:
         missing += [name for name in shards if not (folder / name).is_file()]
         if missing:
             raise DesaError(f"the model lacks {listed(missing)}", where=str(folder), mend=mend)
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        values = _json(folder / "config.json")
         dtype = values.get("dtype") or values.get("torch_dtype") or "float32"
+        templated = (folder / "chat_template.jinja").is_file() or "chat_template" in _json(folder / TOKENIZER_CONFIG)
     except (ValueError, KeyError, AttributeError) as error:
         raise DesaError(f"the model's JSON files cannot be read: {error!r}", where=str(folder), mend=mend) from None
+    if not templated:
+        mend = "use an instruction-tuned model, with its own tokenizer"
+        raise DesaError("the model's tokenizer has no chat template", where=str(folder), mend=mend)
     size = sum((folder / name).stat().st_size for name in shards)
     return GeneratorFiles(folder, size, dtype if dtype in ITEM_BYTES else "float32")
 
 
 def _shards(folder: Path) -> list[str]:
     if (folder / INDEX).is_file():
-        return sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        return sorted(set(_json(folder / INDEX)["weight_map"].values()))
     return [WHOLE]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """An object from a file; empty where there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def _from_hub(config: GeneratorConfig, model_home: Path) -> Path:
@@ -108,7 +126,9 @@ def _from_hub(config: GeneratorConfig, model_home: Path) -> Path:
     try:
         return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=list(WANTED)))
     except RevisionNotFoundError:
-        what = f"{repository} has no revision {revision}" + (f": {config.revision_note}" if config.revision_note else "")
+        what = f"{repository} has no revision {revision}" + (
+            f": {config.revision_note}" if config.revision_note else ""
+        )
         mend = "set generator.revision to a commit of that repository, or generator.path to a folder of the weights"
     except GatedRepoError:
         what, mend = f"{repository} is gated", "accept its terms on the hub and set HF_TOKEN"

@@ -61,7 +61,8 @@ def recording(folder: Path, prompt: Prompt) -> Path:
         raise DesaError(
             f"no recorded texts of the prompt {prompt.name}",
             where=str(file),
-            mend=f"set generator.folder= to the folder that holds {file.name}",
+            mend=f"set generator.folder= to the folder that holds {file.name}, or let another prompt's texts stand in: "
+            f"generator.map={{{prompt.name}: references}}",
         )
     return file
 

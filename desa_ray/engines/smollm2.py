@@ -54,20 +54,19 @@ def _gguf() -> Path:
 def _convert(gguf: Path, folder: Path) -> None:
     """Write tokenizer and dequantised bfloat16 weights beside `folder`, then move them into place."""
     try:
-        import torch
-        import transformers
-        from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+        import torch  # pyright: ignore[reportMissingImports]
+        import transformers  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         what = f"converting SmolLM2 needs {error.name}, which is not installed"
         raise DesaError(what, where="generator smollm2", mend="run `make vllm-env` and use .venv-vllm") from None
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         transformers.utils.logging.disable_progress_bar()
-        AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(part)
-        AutoModelForCausalLM.from_pretrained(
+        transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(part)
+        transformers.AutoModelForCausalLM.from_pretrained(
             gguf.parent,
             gguf_file=gguf.name,
-            quantization_config=GgufConfig(dequantize=True),
+            quantization_config=transformers.GgufConfig(dequantize=True),
             dtype=torch.bfloat16,
         ).save_pretrained(part)
         record = {

@@ -45,18 +45,20 @@ class VllmGenerator:
         """
         if not requests:
             return []
+        from vllm.exceptions import VLLMValidationError  # pyright: ignore[reportMissingImports]
+
         messages = [[dict(turn) for turn in request.messages] for request in requests]
         parameters = [self._parameters(request) for request in requests]
         try:
             results = self.llm.chat(messages, parameters, use_tqdm=False)
-        except ValueError as error:
+        except (ValueError, VLLMValidationError) as error:
             raise self._refused(str(error).splitlines()[0]) from error
         return [self._output(result, request) for result, request in zip(results, requests, strict=True)]
 
     @staticmethod
     def _parameters(request: Request) -> Any:
-        from vllm import SamplingParams
-        from vllm.sampling_params import StructuredOutputsParams
+        from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
+        from vllm.sampling_params import StructuredOutputsParams  # pyright: ignore[reportMissingImports]
 
         sampling, schema = request.sampling, request.schema
         return SamplingParams(
@@ -72,7 +74,9 @@ class VllmGenerator:
         completion = result.outputs[0]
         made, reason = len(completion.token_ids), completion.finish_reason
         if reason not in FINISHED:
-            raise DesaError(f"vLLM gave a request up: {reason}", where=f"generator {self.config.name}", mend="run again")
+            raise DesaError(
+                f"vLLM gave a request up: {reason}", where=f"generator {self.config.name}", mend="run again"
+            )
         if reason == "length" and made < request.sampling.max_new_tokens:
             raise self._refused(f"a request was cut after {made} tokens at the end of the context")
         return Output(completion.text, reason, len(result.prompt_token_ids), made)

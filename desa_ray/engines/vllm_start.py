@@ -124,27 +124,23 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
         DesaError: it does not start; one wording a cause.
     """
     try:
-        import vllm
-        from vllm.platforms import current_platform
+        import vllm  # pyright: ignore[reportMissingImports]
+        from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
 
         on_cpu = current_platform.is_cpu()
         if on_cpu != (config.device == "cpu"):
             raise DesaError(
-                f"generator.device is {config.device}, but this vLLM runs on {current_platform.device_type or 'nothing'}",
-                where=f"generator {config.name}",
-                mend="check nvidia-smi and that the installed vLLM is the build for this machine, or change generator.device",
+                f"{config.device} is asked for, but this vLLM runs on {current_platform.device_type or 'no device'}",
+                where="generator.device",
+                mend="check nvidia-smi and whether the installed vLLM is the build for this machine, or change it",
             )
         if not on_cpu:
             _check_gpu(config, files)
-        llm = vllm.LLM(**arguments(config, files.folder))
+        return vllm.LLM(**arguments(config, files.folder))
     except DesaError:
         raise
     except Exception as error:  # vLLM raises whatever its parts raise; each becomes one of ours
         raise explained(error, config) from error
-    if getattr(llm.get_tokenizer(), "chat_template", None) is None:
-        mend = "use an instruction-tuned model, with its tokenizer"
-        raise DesaError("the model's tokenizer has no chat template", where=str(files.folder), mend=mend)
-    return llm
 
 
 def arguments(config: GeneratorConfig, folder: Path) -> Mapping[str, Any]:
@@ -174,7 +170,7 @@ def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
     link: BaseException | None = error
     while link is not None and link not in chain:
         chain.append(link)
-        link = link.__cause__ or link.__context__
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     where = f"generator {config.name}"
     for link in chain:
         message = f"{type(link).__name__}: {link}"
@@ -196,10 +192,12 @@ def _available_memory() -> int:
 
 
 def _check_gpu(config: GeneratorConfig, files: GeneratorFiles) -> None:
-    await_memory(_gpu_memory, config.gpu_memory_utilization)
-    totals = [total for _, total in _gpu_memory()[: config.tensor_parallel_size]]
-    budget, weights = sum(totals) * config.gpu_memory_utilization, files.bytes_as(config.dtype)
-    if totals and weights > budget:
+    def used() -> list[tuple[int, int]]:
+        return _gpu_memory()[: config.tensor_parallel_size]
+
+    await_memory(used, config.gpu_memory_utilization)
+    budget = sum(total for _, total in used()) * config.gpu_memory_utilization
+    if (weights := files.bytes_as(config.dtype)) > budget:
         raise DesaError(
             f"too little GPU memory: the weights take {weights / GIB:.1f} GiB, the share is {budget / GIB:.1f} GiB",
             where=f"generator {config.name}",
@@ -209,7 +207,7 @@ def _check_gpu(config: GeneratorConfig, files: GeneratorFiles) -> None:
 
 def _gpu_memory() -> list[tuple[int, int]]:
     """(free, total) bytes of the GPUs this process may use; read from the driver, so that CUDA need not start here."""
-    from vllm.third_party import pynvml
+    from vllm.third_party import pynvml  # pyright: ignore[reportMissingImports]
 
     pynvml.nvmlInit()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -1,18 +1,20 @@
 """Runs a plan: every missing stage once, inputs first; a stored shard is never computed again.
 
+A file whose bytes no longer match their hash stops the run by name; a store opened with `repair` drops it when the plan
+meets it, and only that part is computed again.
+
 A stage is *there* when its manifest is, and when the manifest's note of its inputs' content agrees with the inputs
 that are stored now. The second half matters where one input was recomputed to other bits (another CPU, say): what was
 built on the old bits is then built again, rather than silently mixed.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from desa_ray.pipeline.executor import Executor
 from desa_ray.pipeline.provenance import provenance
-from desa_ray.pipeline.stage import Stage, Task, ancestors
+from desa_ray.pipeline.stage import Stage, Task
 from desa_ray.store.artifacts import Store
 
 
@@ -34,14 +36,6 @@ class Quiet:
     def advance(self, stage: Stage) -> None: ...
 
     def end(self, stage: Stage, seconds: float) -> None: ...
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run did: stages computed now, and stages found in the store or not needed."""
-
-    computed: list[Stage]
-    reused: list[Stage]
 
 
 def present(store: Store, stage: Stage) -> bool:
@@ -77,17 +71,23 @@ def missing(store: Store, targets: Sequence[Stage]) -> list[Stage]:
     return list(needed.values())
 
 
-def execute(store: Store, targets: Sequence[Stage], executor: Executor, progress: Progress) -> Outcome:
-    """Compute what is missing for `targets`.
-
-    A file whose bytes no longer match their hash stops the run by name; a store opened with `repair` drops it when the
-    plan meets it, and only that part is computed again.
-    """
-    todo = missing(store, targets)
-    for stage in todo:
-        run_stage(store, stage, executor, progress)
-    computed = {stage.key.digest for stage in todo}
-    return Outcome(todo, [stage for stage in ancestors(targets) if stage.key.digest not in computed])
+def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
+    """The stages, inputs before users, in an order that seldom changes pools (each change loads a model anew)."""
+    remaining = {stage.key.digest: stage for stage in todo}
+    current: str | None = None
+    while remaining:
+        ready = [
+            stage
+            for stage in remaining.values()
+            if not any(source.key.digest in remaining for source in stage.inputs.values())
+        ]
+        pools = [stage.work.pool.name if stage.work.pool else None for stage in ready]
+        # Work without a pool first: it is cheap and others wait for it. Then the pool at hand, then the first one.
+        choice = next((name for name in (None, current) if name in pools), pools[0])
+        stage = ready[pools.index(choice)]
+        current = choice or current
+        del remaining[stage.key.digest]
+        yield stage
 
 
 def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress) -> None:

@@ -1,19 +1,25 @@
 """Fusion and replay of one method and draw: a record a query, and the head of its fused run.
 
-Reads complete rankings, computes the exact fused order, the certification depths and the effectiveness. It is the only
-stage that knows kappa and weights.
+Reads complete rankings, computes the exact fused order, the certification depths, the effectiveness and the diagnostics
+that need whole rankings. It is the only stage that knows kappa and weights.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from desa_ray.core.fusion import fuse_order
+from desa_ray.core.confidence import confidence_weights, margin
+from desa_ray.core.cutoffs import cut, prefix_tops
+from desa_ray.core.fusions import FUSIONS
+from desa_ray.core.mechanism import rr_change, support_retained, turnover
 from desa_ray.core.metrics import depth_needed, evaluate, metric_name
-from desa_ray.core.replay import replay
+from desa_ray.core.replay import Replay
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.rankings import Rankings, Scratch
@@ -23,8 +29,10 @@ from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
 from desa_ray.types import sha256_json
 
+CUT_MEASURES = {"nDCG@10": "cut_ndcg_at_10", "R@20": "cut_recall_at_20"}
 FUSED = {
     "query_id": pl.String,
+    "weights": pl.List(pl.String),  # as used, exact; "0" for a channel left out
     "depths": pl.List(pl.Int64),
     "exhausted": pl.List(pl.Boolean),
     "lengths": pl.List(pl.Int64),
@@ -36,13 +44,23 @@ FUSED = {
     "dense_exhausted": pl.Boolean,
     "sparse_exhausted": pl.Boolean,
     "dense_angle_deg": pl.Float64,
+    # against the Original sparse ranking; null without one sparse channel of a method with text, and for fallbacks
+    "turnover": pl.Float64,
+    "rr_change": pl.Float64,  # also null where no relevant document stands in both rankings
+    "support_retained": pl.Float64,
+    "cutoffs": pl.List(pl.Int64),
+    "cut_same_top": pl.List(pl.Boolean),  # one a cutoff, like the next two
+    "cut_ndcg_at_10": pl.List(pl.Float64),  # null: no positive judgment
+    "cut_recall_at_20": pl.List(pl.Float64),
     "fallback": pl.Boolean,
     "top": pl.List(pl.String),
     "ranking_hashes": pl.List(pl.String),
-    "generation_hash": pl.String,
+    "generation_hash": pl.String,  # several prompts: their hashes, divided by commas, in the order of the channels
     "replay_hash": pl.String,
 }
 RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
+
+Numbers = NDArray[np.int32]
 
 
 def fused_schema(measures: list[str]) -> pl.Schema:
@@ -52,7 +70,11 @@ def fused_schema(measures: list[str]) -> pl.Schema:
 
 @dataclass(frozen=True)
 class FusionWork:
-    """Inputs: one ranking a channel under the channel's name, `queries`, `corpus`, `qrels`, `generation` if any."""
+    """Fuses, replays and evaluates.
+
+    Inputs: one ranking a channel, `channel:NAME`; one generation a prompt, `generation:PROMPT`; `queries`, `corpus`,
+    `qrels`; and `original_sparse`, the ranking that the mechanism diagnostics compare with, where they mean something.
+    """
 
     pool: Pool
     shard_queries: int
@@ -66,60 +88,35 @@ class FusionWork:
 
     def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
         params = stage.params
-        names = [channel["name"] for channel in params["channels"]]
-        kinds = [channel["kind"] for channel in params["channels"]]
-        weights = [Fraction(channel["weight"]) for channel in params["channels"]]
-        kappa, k = Fraction(params["kappa"]), params["k"]
-        queries = read_rows(store, stage.inputs["queries"], shard.start, shard.stop)
-        corpus = stage.inputs["corpus"]
-        ids = engine.get(f"ids {corpus.key.digest}", lambda: read_rows(store, corpus)["id"])
-        rankings = [Rankings(store, stage.inputs[f"channel:{name}"]) for name in names]
-        generation = stage.inputs.get("generation")
-        generated = read_generations(store, generation).records if generation is not None else None
-        needed = depth_needed(params["measures"])
-        depth = None if needed is None else max(needed, params["run_depth"], k)
-
-        rows: list[dict[str, Any]] = []
+        inputs = _Inputs(engine, store, stage)
+        rows = range(shard.start, shard.stop)
+        queries = read_rows(store, stage.inputs["queries"], shard.start, shard.stop)["id"].to_list()
+        fused = [_fuse(inputs, params, query, row) for query, row in zip(queries, rows, strict=True)]
+        names = inputs.names([numbers for one in fused for numbers in (one.replayed.topk, one.head, *one.cut_tops)])
+        tops = iter(names)
+        records: list[dict[str, Any]] = []
         heads: dict[str, list[str]] = {}
-        for offset, query_id in enumerate(queries["id"]):
-            row = shard.start + offset
-            channels = [ranking.docs(row) for ranking in rankings]
-            infos = [ranking.info(row) for ranking in rankings]
-            replayed = replay(channels, weights, kappa, k)
-            order = fuse_order(channels, weights, kappa, depth)
-            top = ids.gather(replayed.topk).to_list()
-            heads[query_id] = ids.gather(order).to_list()
-            assert heads[query_id][: len(top)] == top, f"certified and complete top differ for query {query_id}"
-            record: dict[str, Any] = {
-                "query_id": query_id,
-                "depths": list(replayed.depths),
-                "exhausted": list(replayed.exhausted),
-                "lengths": [info["length"] for info in infos],
-                "steps": replayed.steps,
-                "depth_total": sum(replayed.depths),
-                "top": top,
-                "ranking_hashes": [info["hash"] for info in infos],
-                "replay_hash": sha256_json(
-                    [list(replayed.depths), list(replayed.exhausted), replayed.steps, replayed.topk.tolist()]
-                ),
-                "dense_angle_deg": next((i["angle_deg"] for i in infos if i["angle_deg"] is not None), None),
-                "fallback": bool(generated is not None and generated["fallback"][row]),
-                "generation_hash": generated["text_hash"][row] if generated is not None else None,
-            }
-            for kind in ("dense", "sparse"):
-                own = [c for c, other in enumerate(kinds) if other == kind]
-                record[f"depth_{kind}"] = sum(replayed.depths[c] for c in own) if own else None
-                record[f"{kind}_exhausted"] = all(replayed.exhausted[c] for c in own) if own else None
-            # With several sparse channels the expanded one holds the others' support.
-            sparse = [info["length"] for info, kind in zip(infos, kinds, strict=True) if kind == "sparse"]
-            record["sparse_support"] = max(sparse) if sparse else None
-            rows.append(record)
+        cut_heads: list[dict[str, list[str]]] = [{} for _ in params["cutoffs"]]
+        for query, one in zip(queries, fused, strict=True):
+            top, heads[query] = next(tops), next(tops)
+            assert heads[query][: len(top)] == top, f"certified and complete top differ for query {query}"
+            for own in cut_heads:
+                own[query] = next(tops)
+            records.append({**one.record, "top": top, "cut_same_top": [own[query] == top for own in cut_heads]})
+        qrels = inputs.qrels.filter(pl.col("query_id").is_in(queries))
+        needed = depth_needed(params["measures"])
+        values = _values(qrels, {query: head[:needed] for query, head in heads.items()}, params["measures"])
+        cut_values = [_values(qrels, own, list(CUT_MEASURES)) for own in cut_heads]
+        for record in records:
+            query = record["query_id"]
+            record |= {metric_name(measure): values.get((query, measure)) for measure in params["measures"]}
+            for measure, column in CUT_MEASURES.items():
+                found = [own.get((query, measure)) for own in cut_values]
+                record[column] = None if None in found else found
         schema = fused_schema(params["measures"])
-        table = pl.DataFrame(rows, pl.Schema(FUSED), strict=True)
-        table = _with_measures(table, read_rows(store, stage.inputs["qrels"]), heads, params["measures"])
-        run_heads = {"query_id": list(heads), "docs": [docs[: params["run_depth"]] for docs in heads.values()]}
+        run_heads = {"query_id": queries, "docs": [heads[query][: params["run_depth"]] for query in queries]}
         write_table(stage.artifact(store), shard.parts[0], pl.DataFrame(run_heads, RUN), RUN)
-        write_table(stage.artifact(store), shard.parts[1], table.select(schema.names()), schema)
+        write_table(stage.artifact(store), shard.parts[1], pl.DataFrame(records, schema, strict=True), schema)
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         table = read_fused(store, stage)
@@ -127,16 +124,106 @@ class FusionWork:
         return Finished(content, {"rows": table.height, "fallbacks": int(table["fallback"].sum())})
 
 
-def _with_measures(
-    table: pl.DataFrame, qrels: pl.DataFrame, heads: Mapping[str, list[str]], measures: list[str]
-) -> pl.DataFrame:
-    own = qrels.filter(pl.col("query_id").is_in(list(heads)))
-    values = evaluate(own, heads, measures)
-    for measure in measures:
-        name = metric_name(measure)
-        column = values.filter(pl.col("measure") == measure).select("query_id", pl.col("value").alias(name))
-        table = table.join(column, on="query_id", how="left", maintain_order="left")
-    return table
+class _Inputs:
+    """What a fusion stage reads; whole tables are read once a worker."""
+
+    def __init__(self, scratch: Scratch, store: Store, stage: Stage):
+        corpus, qrels = stage.inputs["corpus"], stage.inputs["qrels"]
+        self.ids: pl.Series = scratch.get(f"ids {corpus.key.digest}", lambda: read_rows(store, corpus)["id"])
+        self.qrels: pl.DataFrame = scratch.get(f"qrels {qrels.key.digest}", lambda: read_rows(store, qrels))
+        self.relevant: Mapping[str, Numbers] = scratch.get(
+            f"relevant {qrels.key.digest} {corpus.key.digest}", lambda: _relevant(self.qrels, self.ids)
+        )
+        channels = [stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]]
+        self.rankings = [Rankings(store, channel) for channel in channels]
+        original = stage.inputs.get("original_sparse")
+        self.original_sparse = Rankings(store, original) if original is not None else None
+        texts = [source for role, source in stage.inputs.items() if role.startswith("generation:")]
+        records = [scratch.get(f"text {t.key.digest}", lambda t=t: read_generations(store, t).records) for t in texts]
+        self.fallbacks: list[list[bool]] = [table["fallback"].to_list() for table in records]
+        self.text_hashes: list[list[str]] = [table["text_hash"].to_list() for table in records]
+
+    def names(self, numbers: Sequence[Numbers]) -> list[list[str]]:
+        """The ids behind arrays of document numbers."""
+        flat = self.ids.gather(np.concatenate(numbers)).to_list() if numbers else []
+        edges = np.cumsum([0, *(own.size for own in numbers)]).tolist()
+        return [flat[first:last] for first, last in pairwise(edges)]
+
+
+def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:
+    """Query -> numbers of its relevant documents."""
+    numbers = pl.DataFrame({"doc_id": ids}).with_row_index("number")
+    found = qrels.filter(pl.col("grade") > 0).join(numbers, on="doc_id", how="inner")
+    grouped = found.group_by("query_id").agg("number")
+    return {query: np.array(own, np.int32) for query, own in grouped.iter_rows()}
+
+
+@dataclass(frozen=True)
+class _Fused:
+    """One query: its record so far, and the orders whose ids are looked up for all queries of a shard together."""
+
+    record: dict[str, Any]
+    replayed: Replay
+    head: Numbers
+    cut_tops: list[Numbers]
+
+
+def _fuse(inputs: _Inputs, params: Mapping[str, Any], query: str, row: int) -> _Fused:
+    fusion = FUSIONS[params["fusion"]]
+    kappa, k = Fraction(params["kappa"]), params["k"]
+    kinds = [channel["kind"] for channel in params["channels"]]
+    complete = [ranking.docs(row) for ranking in inputs.rankings]
+    infos = [ranking.info(row) for ranking in inputs.rankings]
+    if params["weighting"] == "confidence":
+        weights = confidence_weights([margin(info["score_1"], info["score_2"]) for info in infos])
+    else:
+        weights = [Fraction(channel["weight"]) for channel in params["channels"]]
+    lists = cut(complete, params["prefix"])
+    used = [c for c, weight in enumerate(weights) if weight > 0]
+    channels, own_weights = [lists[c] for c in used], [weights[c] for c in used]
+    replayed = fusion.replay(channels, own_weights, kappa, k)
+    depths, exhausted = [0] * len(lists), [own.size == 0 for own in lists]
+    for c, depth, ended in zip(used, replayed.depths, replayed.exhausted, strict=True):
+        depths[c], exhausted[c] = depth, ended
+    needed = depth_needed(params["measures"])
+    depth = None if needed is None else max(needed, params["run_depth"], k)
+    record: dict[str, Any] = {
+        "query_id": query,
+        "weights": [str(weight) for weight in weights],
+        "depths": depths,
+        "exhausted": exhausted,
+        "lengths": [own.size for own in lists],
+        "steps": replayed.steps,
+        "depth_total": sum(depths),
+        "dense_angle_deg": next((i["angle_deg"] for i in infos if i["angle_deg"] is not None), None),
+        "cutoffs": params["cutoffs"],
+        "fallback": any(fallback[row] for fallback in inputs.fallbacks),
+        "ranking_hashes": [info["hash"] for info in infos],
+        "generation_hash": ",".join(hashes[row] for hashes in inputs.text_hashes) or None,
+        "replay_hash": sha256_json([depths, exhausted, replayed.steps, replayed.topk.tolist()]),
+    }
+    for kind in ("dense", "sparse"):
+        own = [c for c, other in enumerate(kinds) if other == kind]
+        record[f"depth_{kind}"] = sum(depths[c] for c in own) if own else None
+        record[f"{kind}_exhausted"] = all(exhausted[c] for c in own) if own else None
+    # With several sparse channels the expanded one holds the others' support.
+    sparse = [ranking for ranking, kind in zip(complete, kinds, strict=True) if kind == "sparse"]
+    record["sparse_support"] = max(ranking.size for ranking in sparse) if sparse else None
+    if inputs.original_sparse is not None and not record["fallback"]:
+        original = inputs.original_sparse.docs(row)
+        record["turnover"] = turnover(sparse[0], original)
+        record["rr_change"] = rr_change(sparse[0], original, inputs.relevant.get(query, np.empty(0, np.int32)))
+        record["support_retained"] = support_retained(sparse[0], original)
+    head = fusion.order(channels, own_weights, kappa, depth)
+    return _Fused(record, replayed, head, prefix_tops(fusion.order, channels, own_weights, kappa, k, params["cutoffs"]))
+
+
+def _values(
+    qrels: pl.DataFrame, rankings: Mapping[str, list[str]], measures: Sequence[str]
+) -> dict[tuple[str, str], float]:
+    """(query, measure) -> value, for queries with a positive judgment."""
+    found = evaluate(qrels, rankings, measures)
+    return {(query, measure): value for query, measure, value in found.iter_rows()}
 
 
 def read_fused(store: Store, stage: Stage) -> pl.DataFrame:

@@ -6,14 +6,15 @@ second copy of the same data that nothing reads and whose bytes differ from buil
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from desa_ray.core.texts import SPARSE_TEXTS
+from desa_ray.core.reweighting import SPARSE_TERMS
+from desa_ray.core.texts import SPARSE_TEXTS, mugi_repeats
 from desa_ray.engines.lucene import Lucene
 from desa_ray.engines.postings import POSTING_ARRAYS, Postings
 from desa_ray.pipeline.collection import read_rows
@@ -66,7 +67,7 @@ def read_postings(store: Store, stage: Stage) -> Postings:
 
 @dataclass(frozen=True)
 class TermsWork:
-    """Analyses the string that a template makes of a query and its texts, one row a query."""
+    """Analyses the string that a template makes of a query and its texts, or weighs their terms; one row a query."""
 
     pool: Pool
     shard_queries: int
@@ -80,21 +81,36 @@ class TermsWork:
 
     def run(self, engine: Lucene, store: Store, stage: Stage, shard: Shard) -> None:
         queries = read_rows(store, stage.inputs["queries"])["text"].to_list()
-        template, used = SPARSE_TEXTS[stage.params["template"]], stage.params["texts"]
-        if "generation" in stage.inputs:
-            texts = read_generations(store, stage.inputs["generation"]).texts_or(queries)
+        texts = self._texts(store, stage, queries)
+        name, rows = stage.params["template"], range(shard.start, shard.stop)
+        if name in SPARSE_TERMS:
+            weigh = SPARSE_TERMS[name]
+            found = iter(engine.analyse([text for row in rows for text in (queries[row], *texts[row])]))
+            terms = [weigh(next(found), [next(found) for _ in texts[row]]) for row in rows]
         else:
-            texts = [[] for _ in queries]
-        rows = range(shard.start, shard.stop)
-        terms = engine.analyse([template(queries[row], texts[row][:used]) for row in rows])
+            numbers = {option: int(value) for option, value in stage.params.get("options", {}).items()}
+            terms = engine.analyse([SPARSE_TEXTS[name](queries[row], texts[row], **numbers) for row in rows])
         write_table(stage.artifact(store), shard.parts[0], pl.DataFrame({"terms": terms}, TERMS), TERMS)
+
+    @staticmethod
+    def _texts(store: Store, stage: Stage, queries: Sequence[str]) -> list[list[str]]:
+        """The texts used of each query."""
+        if "generation" not in stage.inputs:
+            return [[] for _ in queries]
+        texts = read_generations(store, stage.inputs["generation"]).texts_or(queries)
+        return [own[: stage.params["texts"]] for own in texts]
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         artifact: Artifact = stage.artifact(store)
         hasher = RowHasher(TERMS)
         for shard in self.shards(layout):
             hasher.update(read_table(artifact, shard.parts[0], TERMS))
-        return Finished(hasher.hexdigest(), {"rows": layout["bounds"][-1]})
+        counts = {"rows": layout["bounds"][-1]}
+        if stage.params["template"] == "mugi":  # long queries may get no copy at all: the formula's own doing
+            queries = read_rows(store, stage.inputs["queries"])["text"].to_list()
+            texts = self._texts(store, stage, queries)
+            counts["queries_without_copy"] = sum(mugi_repeats(*pair) == 0 for pair in zip(queries, texts, strict=True))
+        return Finished(hasher.hexdigest(), counts)
 
 
 def read_terms(store: Store, stage: Stage) -> list[list[str]]:

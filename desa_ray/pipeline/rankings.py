@@ -8,6 +8,7 @@ weights, so a sweep over those reads it and ranks nothing again.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,11 @@ def fallbacks(scratch: Scratch, store: Store, stage: Stage) -> list[bool]:
     return scratch.get(f"fallback {generation.key.digest}", lambda: read_generations(store, generation).fallback)
 
 
+def _options(stage: Stage) -> dict[str, Fraction]:
+    """The numbers that the operator takes."""
+    return {name: Fraction(value) for name, value in stage.params.get("options", {}).items()}
+
+
 @dataclass(frozen=True)
 class DenseRankingWork(_RankingWork):
     """Operator, exact scores against every document, complete order.
@@ -133,7 +139,7 @@ class DenseRankingWork(_RankingWork):
             text_stage = stage.inputs[source]
             vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(store, text_stage))
             given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
-        expanded, diagnostics = operator.function(given)
+        expanded, diagnostics = operator.function(given, **_options(stage))
         angles = diagnostics.get("angle_deg")
         fell_back = np.array(fallbacks(engine, store, stage)[rows], bool)
         expanded[fell_back] = given["query"][fell_back]
@@ -201,11 +207,12 @@ class SparseRankingWork(_RankingWork):
         }
         fell_back = fallbacks(engine, store, stage)
         own = own_documents(engine, store, stage)
-        original = SPARSE_OPERATORS["original"]
+        original, options = SPARSE_OPERATORS["original"], _options(stage)
         ranked: list[RankedQuery] = []
         for row in range(shard.start, shard.stop):
-            used = original if fell_back[row] else operator
-            scored = used.function({source: Scored(*scorer.scores(terms[source][row])) for source in used.texts})
+            used, numbers = (original, {}) if fell_back[row] else (operator, options)
+            hits = {source: Scored(*scorer.scores(terms[source][row])) for source in used.texts}
+            scored = used.function(hits, **numbers)
             docs, values = scored.docs, scored.scores
             if row in own:
                 docs, values = docs[docs != own[row]], values[docs != own[row]]

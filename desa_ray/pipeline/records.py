@@ -12,9 +12,12 @@ import polars as pl
 from desa_ray.core.metrics import metric_name
 from desa_ray.pipeline.fusing import FUSED, read_fused, read_run
 from desa_ray.pipeline.graph import Cell
+from desa_ray.pipeline.methods import REFERENCES, generator_label, prompts
+from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 from desa_ray.types import sha256_json
 
+TIE = 1e-12
 LABELS = {
     "dataset": pl.String,
     "method": pl.String,
@@ -32,17 +35,34 @@ LABELS = {
 }
 
 
+# What a record keeps of Original's, so that both stand side by side: column there -> type.
+REFERENCE = {
+    "depth_dense": pl.Int64(),
+    "depth_sparse": pl.Int64(),
+    "sparse_support": pl.Int64(),
+    "ndcg_at_10": pl.Float64(),
+    "recall_at_20": pl.Float64(),
+    "cut_ndcg_at_10": pl.List(pl.Float64()),
+    "cut_recall_at_20": pl.List(pl.Float64()),
+}
+
+
 def records_schema(measures: list[str]) -> pl.Schema:
-    """Columns of `records.parquet`: labels, the fused record, the reference's depths, one Float64 a measure."""
-    reference = {"reference_depth_dense": pl.Int64(), "reference_depth_sparse": pl.Int64()}
+    """Columns of `records.parquet`: labels, the fused record, `reference_...` of Original, one Float64 a measure."""
+    reference = {f"reference_{name}": dtype for name, dtype in REFERENCE.items()}
     return pl.Schema({**LABELS, **FUSED, **reference, **{metric_name(m): pl.Float64() for m in measures}})
+
+
+def _generations(stage: Stage) -> list[Stage]:
+    """The generation stages of a fusion stage, in the order of the method's channels."""
+    return [source for role, source in stage.inputs.items() if role.startswith("generation:")]
 
 
 def result_config(cell: Cell) -> dict[str, Any]:
     """The configuration that decides the results, as it enters keys: no paths, no cluster."""
     fusion = cell.fused[0]
     ranked = {role: dict(s.params) for role, s in fusion.inputs.items() if role.startswith("channel:")}
-    generations = [dict(stage.inputs["generation"].params) for stage in cell.fused if "generation" in stage.inputs]
+    generations = [dict(source.params) for stage in cell.fused for source in _generations(stage)]
     tables = {role: fusion.inputs[role].params["content"] for role in ("corpus", "queries", "qrels")}
     return {"fusion": dict(fusion.params), "channels": ranked, "generations": generations, "collection": tables}
 
@@ -50,16 +70,15 @@ def result_config(cell: Cell) -> dict[str, Any]:
 def labels(cell: Cell) -> dict[str, Any]:
     """What identifies a cell to people."""
     config = cell.config
-    prompted = config.method.prompt is not None
     dense = any(channel.kind == "dense" for channel in config.method.channels)
     return {
         "dataset": config.dataset.name,
         "method": config.method.name,
-        "generator": config.generator.name if prompted else None,
+        "generator": generator_label(config.method, config.generator),
         "encoder": config.encoder.name if dense else None,
         "kappa": str(config.fusion.kappa),
         "k": config.fusion.k,
-        "n_refs": config.n_refs if config.method.prompt == "references" else None,
+        "n_refs": config.n_refs if REFERENCES in prompts(config.method) else None,
         "corpus_docs": cell.collection.counts["documents"],
     }
 
@@ -68,25 +87,21 @@ def cell_records(store: Store, cell: Cell) -> pl.DataFrame:
     """All records of a computed cell, by draw, then query order."""
     reference = None
     if cell.reference is not None:
-        reference = read_fused(store, cell.reference).select(
-            "query_id",
-            pl.col("depth_dense").alias("reference_depth_dense"),
-            pl.col("depth_sparse").alias("reference_depth_sparse"),
-        )
+        columns = (pl.col(name).alias(f"reference_{name}") for name in REFERENCE)
+        reference = read_fused(store, cell.reference).select("query_id", *columns)
     common = {**labels(cell), "config_hash": sha256_json(result_config(cell))}
     frames = []
     for draw, stage in enumerate(cell.fused):
         own = {
             **common,
             "draw": draw,
-            "generation_key": stage.inputs["generation"].key.digest if "generation" in stage.inputs else None,
+            "generation_key": ",".join(source.key.digest for source in _generations(stage)) or None,
             "fusion_key": stage.key.digest,
             "qrels_hash": stage.inputs["qrels"].params["content"],
         }
         frame = read_fused(store, stage)
         if reference is None:
-            empty = pl.lit(None, pl.Int64)
-            frame = frame.with_columns(empty.alias("reference_depth_dense"), empty.alias("reference_depth_sparse"))
+            frame = frame.with_columns(pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items())
         else:
             frame = frame.join(reference, on="query_id", how="left", maintain_order="left")
         frames.append(frame.with_columns(pl.lit(own[name], LABELS[name]).alias(name) for name in LABELS))
@@ -102,9 +117,9 @@ def cell_runs(store: Store, cell: Cell) -> list[pl.DataFrame]:
 def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | None]:
     """Means over queries of draw-averaged values; None where no query has a value.
 
-    Depths, support and exhaustion are over all queries, measures over those with a positive judgment, the dense angle
-    over query-draws without a fallback. `both_shallower` is the share of queries whose draw-averaged depths are both
-    below Original's.
+    Depths, support and exhaustion are over all queries, measures over those with a positive judgment. `both_shallower`
+    is the share of queries whose draw-averaged depths are both below Original's, `support_ratio` the ratio of the mean
+    sparse supports. Mechanism diagnostics are over query-draws without a fallback (SPEC section 9).
     """
     columns = {
         **{metric_name(measure): pl.col(metric_name(measure)) for measure in measures},
@@ -114,18 +129,56 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
         "sparse_support": pl.col("sparse_support"),
         "dense_exhausted": pl.col("dense_exhausted").cast(pl.Float64),
         "sparse_exhausted": pl.col("sparse_exhausted").cast(pl.Float64),
-        "dense_angle_deg": pl.col("dense_angle_deg"),
     }
     by_query = records.group_by("query_id", maintain_order=True).agg(
         *(column.mean().alias(name) for name, column in columns.items()),
-        pl.col("reference_depth_dense").first(),
-        pl.col("reference_depth_sparse").first(),
+        *(pl.col(f"reference_{name}").first() for name in ("depth_dense", "depth_sparse", "sparse_support")),
     )
     shallower = (pl.col("depth_dense") < pl.col("reference_depth_dense")) & (
         pl.col("depth_sparse") < pl.col("reference_depth_sparse")
     )
-    means = by_query.select(*(pl.col(name).mean() for name in columns), both_shallower=shallower.mean())
-    return means.row(0, named=True)
+    means = by_query.select(
+        *(pl.col(name).mean() for name in columns),
+        both_shallower=shallower.mean(),
+        support_ratio=_ratio(pl.col("sparse_support").mean(), pl.col("reference_sparse_support").mean()),
+    )
+    mechanism = records.filter(~pl.col("fallback")).select(
+        *(pl.col(name).mean() for name in ("dense_angle_deg", "turnover", "rr_change", "support_retained")),
+        dense_angle_deg_max=pl.col("dense_angle_deg").max(),
+        support_retained_min=pl.col("support_retained").min(),
+    )
+    return means.row(0, named=True) | mechanism.row(0, named=True)
+
+
+def _ratio(value: pl.Expr, reference: pl.Expr) -> pl.Expr:
+    return pl.when(reference > 0).then(value / reference)
+
+
+def summarise_cutoffs(records: pl.DataFrame) -> dict[str, float | None]:
+    """Fixed-cutoff diagnostics as `NAME/L<cutoff>`, shares over query-draws (SPEC section 7).
+
+    `cut_same_top`: the ordered top under L is the complete one. `cut_ndcg_at_10`, `cut_recall_at_20`: mean under L.
+    `..._changed`: the method's label against Original (gain, tie, loss) under L is another than that of the complete
+    rankings; `..._reversed`: a gain became a loss or a loss a gain. None for cells without a reference.
+    """
+    found: dict[str, float | None] = {}
+    for place, cutoff in enumerate(records["cutoffs"][0].to_list()):
+        columns: dict[str, pl.Expr] = {"cut_same_top": pl.col("cut_same_top").list.get(place).mean()}
+        for name in ("ndcg_at_10", "recall_at_20"):
+            under = pl.col(f"cut_{name}").list.get(place)
+            label = outcome(under, pl.col(f"reference_cut_{name}").list.get(place))
+            complete = outcome(pl.col(name), pl.col(f"reference_{name}"))
+            columns[f"cut_{name}"] = under.mean()
+            columns[f"cut_{name}_changed"] = (label != complete).mean()
+            columns[f"cut_{name}_reversed"] = (label * complete == -1).mean()
+        found |= {f"{name}/L{cutoff}": value for name, value in records.select(**columns).row(0, named=True).items()}
+    return found
+
+
+def outcome(value: pl.Expr, reference: pl.Expr) -> pl.Expr:
+    """1 for a gain, -1 for a loss, 0 for a tie, which is a difference of at most 1e-12; null where one is null."""
+    difference = value - reference
+    return pl.when(difference.abs() <= TIE).then(0).otherwise(difference.sign()).cast(pl.Int8)
 
 
 def per_draw(records: pl.DataFrame, measures: list[str]) -> list[dict[str, float | None]]:
@@ -143,5 +196,5 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
         "n_queries": records["query_id"].n_unique(),
         "draws": len(cell.fused),
         "fallbacks": int(records["fallback"].sum()),
-        "metrics": summarise(records, measures),
+        "metrics": summarise(records, measures) | summarise_cutoffs(records),
     }

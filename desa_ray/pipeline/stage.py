@@ -21,13 +21,14 @@ class Pool:
     Attributes:
         name: equal names mean interchangeable workers; a session starts each pool once.
         factory: importable, picklable callable that returns the loaded engine.
-        size, cpus, gpus: workers, and resources of one worker.
+        size: workers; None for as many as the cluster holds.
+        cpus, gpus: resources of one worker.
         isolated: the engine must have a process of its own (a JVM beside OpenMP code corrupts both).
     """
 
     name: str
     factory: Callable[[], Any]
-    size: int = 1
+    size: int | None = 1
     cpus: float = 1
     gpus: float = 0
     isolated: bool = False

@@ -41,15 +41,15 @@ def _records(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(scifact_slice, tmp_path_factory) -> str:
+def undisturbed(small_slice, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("undisturbed")
-    process = _start(folder, folder / "home", *_dataset(scifact_slice), "draws=1", "cluster=serial")
+    process = _start(folder, folder / "home", *_dataset(small_slice), "draws=1", "cluster=serial")
     assert process.wait(300) == 0, (folder / "log").read_text()
     return _records(folder)
 
 
-def test_killing_an_encoder_actor_changes_nothing(scifact_slice, undisturbed, tmp_path):
-    process = _start(tmp_path, tmp_path / "home", *_dataset(scifact_slice), *SMALL)
+def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_path):
+    process = _start(tmp_path, tmp_path / "home", *_dataset(small_slice), *SMALL)
     _await_shards(tmp_path / "home", 3, process)
     workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name().startswith("ray::Worker")]
     assert workers
@@ -58,15 +58,15 @@ def test_killing_an_encoder_actor_changes_nothing(scifact_slice, undisturbed, tm
     assert _records(tmp_path) == undisturbed
 
 
-def test_killing_the_driver_loses_only_shards_in_flight(scifact_slice, undisturbed, tmp_path):
+def test_killing_the_driver_loses_only_shards_in_flight(small_slice, undisturbed, tmp_path):
     home = tmp_path / "home"
-    process = _start(tmp_path, home, *_dataset(scifact_slice), *SMALL)
+    process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)
     _await_shards(home, 8, process)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(30)
     time.sleep(2)  # its Ray processes follow it
     stored = {path: path.stat().st_mtime_ns for path in (home / "store" / "vectors").glob("*/part-*")}
-    process = _start(tmp_path, home, *_dataset(scifact_slice), *SMALL)
+    process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)
     assert process.wait(300) == 0, (tmp_path / "log").read_text()
     assert _records(tmp_path) == undisturbed
     # What was stored was not written again, and the manifest counts the shards that were missing.
@@ -87,14 +87,14 @@ def _find(value: object, name: str) -> int:
     return None
 
 
-def test_interrupt_ends_cleanly_and_a_rerun_goes_on(scifact_slice, undisturbed, tmp_path):
+def test_interrupt_ends_cleanly_and_a_rerun_goes_on(small_slice, undisturbed, tmp_path):
     home = tmp_path / "home"
-    process = _start(tmp_path, home, *_dataset(scifact_slice), *SMALL)
+    process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)
     _await_shards(home, 2, process)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     assert "goes on from there" in (tmp_path / "log").read_text()
     assert "Traceback" not in (tmp_path / "log").read_text()
-    process = _start(tmp_path, home, *_dataset(scifact_slice), *SMALL)
+    process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)
     assert process.wait(300) == 0, (tmp_path / "log").read_text()
     assert _records(tmp_path) == undisturbed

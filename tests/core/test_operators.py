@@ -6,6 +6,7 @@ import pytest
 from desa_ray.core.expansion import residual
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, Scored
 from desa_ray.core.ranking import sparse_order
+from desa_ray.core.reweighting import SPARSE_TERMS
 from desa_ray.core.texts import DENSE_TEXTS, SPARSE_TEXTS, mugi_repeats
 from desa_ray.errors import DesaError
 
@@ -54,11 +55,11 @@ def test_references_equal_to_the_query_leave_it_as_it_is():
 
 def test_a_row_does_not_depend_on_its_batch_or_memory_layout():
     query, texts = unit(9, 64), unit(9, 5, 64)
-    whole = {"query": query, "query_reference": texts, "reference": texts}
+    whole = {"query": query, "query_reference": texts, "reference": texts, "rewrite": texts}
     strided = {name: np.asfortranarray(vectors) for name, vectors in whole.items()}
     strided["query"].setflags(write=False)
     for name, operator in DENSE_OPERATORS.items():
-        used = slice(0, 1) if name == "query2doc" else slice(0, 3)
+        used = slice(0, 1) if operator.one_text else slice(0, 3)
         cut = {source: v if source == "query" else v[:, used] for source, v in whole.items()}
         expected = operator.function(cut)[0]
         for row in range(9):
@@ -69,7 +70,7 @@ def test_a_row_does_not_depend_on_its_batch_or_memory_layout():
 
 
 def test_dense_operators_return_arrays_of_their_own():
-    given = {"query": unit(2, 8), "query_reference": unit(2, 1, 8), "reference": unit(2, 1, 8)}
+    given = {"query": unit(2, 8)} | {name: unit(2, 1, 8) for name in ("query_reference", "reference", "rewrite")}
     for operator in DENSE_OPERATORS.values():
         expanded, _ = operator.function(given)
         assert not any(np.shares_memory(expanded, vectors) for vectors in given.values())
@@ -97,6 +98,7 @@ def test_vectors_without_a_direction_are_refused():
         DENSE_OPERATORS["query2doc"].function({"query_reference": pair})
 
 
+NONE_ADMITTED = {"relax_count": {"count": 0}, "relax_share": {"share": 1}}
 ORIGINAL = {1: 2.5, 4: 0.0, 7: 1.25, 9: 3.1}
 EXPANDED = {0: 9.0, 1: 3.0, 4: 0.5, 5: 8.0, 7: 6.0, 9: 3.3, 11: 0.1}
 
@@ -123,8 +125,8 @@ def test_an_expansion_that_only_rescales_scores_keeps_the_original_order():
 
 def test_each_sparse_operator_has_the_support_the_paper_gives_it():
     given = {"query": hits(ORIGINAL), "expanded": hits(EXPANDED), "references": hits({1: 1.0, 5: 2.0, 9: 4.0})}
-    given |= {"query2doc": hits({2: 1.0}), "mugi": hits({3: 1.0})}
-    support = {name: op.function(given).docs.tolist() for name, op in SPARSE_OPERATORS.items()}
+    given |= {"query2doc": hits({2: 1.0}), "mugi": hits({3: 1.0}), "word2passage": hits({6: 1.0})}
+    support = {n: op.function(given, **NONE_ADMITTED.get(n, {})).docs.tolist() for n, op in SPARSE_OPERATORS.items()}
     assert support == {
         "original": [1, 4, 7, 9],
         "product": [1, 4, 7, 9],
@@ -134,6 +136,9 @@ def test_each_sparse_operator_has_the_support_the_paper_gives_it():
         "references_product": [1, 9],
         "query2doc": [2],
         "mugi": [3],
+        "relax_count": [1, 4, 7, 9],
+        "relax_share": [1, 4, 7, 9],
+        "word2passage": [6],
     }
     assert SPARSE_OPERATORS["mask"].function(given).scores.tolist() == [3.0, 0.5, 6.0, np.float32(3.3)]
     assert SPARSE_OPERATORS["references_product"].function(given).scores.tolist() == [2.5, float(np.float32(3.1)) * 4]
@@ -142,8 +147,9 @@ def test_each_sparse_operator_has_the_support_the_paper_gives_it():
 def test_empty_support_stays_empty():
     none = hits({})
     for name, operator in SPARSE_OPERATORS.items():
-        given = dict.fromkeys(("query", "references", "query2doc", "mugi"), none) | {"expanded": hits(EXPANDED)}
-        assert operator.function(given).docs.size == (len(EXPANDED) if name == "rewrite" else 0)
+        given = dict.fromkeys(operator.texts, none) | {"expanded": hits(EXPANDED)}
+        found = operator.function(given, **NONE_ADMITTED.get(name, {}))
+        assert found.docs.size == (len(EXPANDED) if name == "rewrite" else 0)
 
 
 def test_a_query_hit_that_the_expansion_lacks_is_our_mistake():
@@ -153,7 +159,8 @@ def test_a_query_hit_that_the_expansion_lacks_is_our_mistake():
 
 def test_every_operator_asks_for_texts_that_exist():
     assert {source for operator in DENSE_OPERATORS.values() for source in operator.texts} == set(DENSE_TEXTS)
-    assert {source for operator in SPARSE_OPERATORS.values() for source in operator.texts} == set(SPARSE_TEXTS)
+    asked = {source for operator in SPARSE_OPERATORS.values() for source in operator.texts}
+    assert asked == set(SPARSE_TEXTS) | set(SPARSE_TERMS)
 
 
 def test_text_templates():

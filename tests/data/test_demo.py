@@ -16,7 +16,7 @@ from desa_ray.engines.prompts import load_prompt
 from desa_ray.errors import DesaError
 
 CPU_SECONDS = 8.0  # 2 measured
-PER_ROW = {"hyde": 8, "query2doc": 1, "mugi": 5}
+PER_ROW = {"hyde": 8, "query2doc": 1, "mugi": 5, "lexical_rewrite": 1, "semantic_rewrite": 1}
 
 
 @pytest.fixture(scope="module")

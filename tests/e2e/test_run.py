@@ -1,19 +1,14 @@
 """The main job end to end on a slice of SciFact: what it writes, and that nothing in the cluster changes it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
-from tests.desa_fixtures import QUERIES, summaries
-
-METHODS = "method=original,shared,dense_only,sparse_only,desa"
-
-
-def _dataset(folder: Path) -> list[str]:
-    return ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice"]
+from tests.desa_fixtures import METHODS, QUERIES, dataset, summaries
 
 
 def _cells(folder: Path) -> list[tuple]:
@@ -26,24 +21,20 @@ def _cells(folder: Path) -> list[tuple]:
     return cells
 
 
-@pytest.fixture(scope="module")
-def serial_home(tmp_path_factory):
-    return tmp_path_factory.mktemp("serial-home")
-
-
-def test_serial_and_ray_write_identical_records_whatever_the_pools_shards_and_batches(scifact_slice, desa, tmp_path):
-    desa("run", "-m", METHODS, *_dataset(scifact_slice), "cluster=serial", home=tmp_path / "a")
-    serial = _cells(tmp_path)
+def test_serial_and_ray_write_identical_records_whatever_the_pools_shards_and_batches(
+    scifact_slice, serial_sweep, desa, tmp_path
+):
+    serial = _cells(serial_sweep)
     sizes = ["cluster.encoders=3", "cluster.encoder_cpus=1", "cluster.cpus=3", "cluster.shard_documents=70"]
     sizes += ["cluster.shard_queries=7", "cluster.batch_size=3", "cluster.memory_gb=0.0001", "cluster.scorers=3"]
-    desa("run", "-m", METHODS, *_dataset(scifact_slice), *sizes, home=tmp_path / "b")
+    desa("run", "-m", METHODS, *dataset(scifact_slice), *sizes)
     parallel = _cells(tmp_path)
     assert len(serial) == 5
     assert serial == parallel
 
 
-def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, desa, tmp_path):
-    desa("run", *_dataset(scifact_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
+def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home, desa, tmp_path):
+    desa("run", *dataset(scifact_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
     (cell,) = summaries(tmp_path)
     assert (cell["dataset"], cell["method"], cell["draws"], cell["n_queries"]) == ("slice", "desa", 2, QUERIES)
     assert cell["stages"]["reused"] + cell["stages"]["computed"] > 0
@@ -69,10 +60,10 @@ def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, desa, tmp_
     assert {file.path for file in client.list_artifacts(cell["mlflow_run_id"])} == set(cell["artifacts"])
 
 
-def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_slice, desa, tmp_path):
+def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_slice, warm_home, desa, tmp_path):
     import ir_measures
 
-    desa("run", *_dataset(scifact_slice), "method=original", "cluster=serial", "tracking.enabled=false")
+    desa("run", *dataset(scifact_slice), "method=original", "cluster=serial", "tracking.enabled=false")
     (cell,) = summaries(tmp_path)
     run = ir_measures.read_trec_run(str(next(tmp_path.glob("outputs/*/*/run.trec"))))
     qrels = [
@@ -87,8 +78,8 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_
     assert found[measures[1]] == pytest.approx(cell["metrics"]["recall_at_20"], abs=1e-12)
 
 
-def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_slice, desa, tmp_path):
-    common = [*_dataset(scifact_slice), "tracking.enabled=false"]
+def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_slice, warm_home, desa, tmp_path):
+    common = [*dataset(scifact_slice), "tracking.enabled=false"]
     desa("run", *common, "cluster=serial")
     first = summaries(tmp_path)[0]
     # The cluster address is wrong: a plan of hits must not even try to start Ray.
@@ -98,18 +89,18 @@ def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_sli
     assert second["metrics"] == first["metrics"]
     desa("run", *common, "cluster=serial", "fusion.kappa=2")
     third = summaries(tmp_path)[0]
-    assert third["stages"]["computed"] == 3 + 1  # three draws and Original's fusion
+    assert third["stages"]["computed"] == 3 + 1  # three draws, and Original's fusion as reference
     kinds = [path.parent.parent.name for path in (tmp_path / "home" / "store").glob("*/*/manifest.json")]
     assert {kind: kinds.count(kind) for kind in ("vectors", "postings", "ranking", "fusion")} == {
         "vectors": 1,
         "postings": 1,
-        "ranking": 2 + 2 * 3,
-        "fusion": 8,
+        "ranking": 2 + 4 * 3,  # original in both channels once, four operators for each draw
+        "fusion": (1 + 4 * 3) + (1 + 3),  # five methods at 60, then DESA and its reference at 2
     }
 
 
-def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, desa, tmp_path):
-    common = [*_dataset(scifact_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
+def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, warm_home, desa, tmp_path):
+    common = [*dataset(scifact_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
     desa("run", *common)
     before = summaries(tmp_path)[0]
     (file,) = (tmp_path / "home" / "store" / "vectors").glob("*/part-00000*.faiss")
@@ -117,12 +108,8 @@ def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, desa, t
     data[len(data) // 2] ^= 1
     file.chmod(0o644)
     file.write_bytes(data)
-    for fusion in (tmp_path / "home" / "store").glob("ranking/*/manifest.json"):
-        fusion.unlink()
-    for fusion in (tmp_path / "home" / "store").glob("fusion/*/manifest.json"):
-        fusion.unlink()
-    for part in (tmp_path / "home" / "store").glob("ranking/*/part-*"):
-        part.unlink()
+    for stage in ("ranking", "fusion"):  # so that the vectors are read again
+        shutil.rmtree(tmp_path / "home" / "store" / stage)
     broken = desa("run", *common, check=False)
     assert broken.returncode == 2
     assert file.name in broken.stderr
@@ -134,14 +121,14 @@ def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, desa, t
 
 
 def test_plan_shows_hits_and_misses_and_computes_nothing(scifact_slice, desa, tmp_path):
-    shown = desa("plan", "-m", "method=original,desa", *_dataset(scifact_slice)).stdout
+    shown = desa("plan", "-m", "method=original,desa", *dataset(scifact_slice)).stdout
     assert "2 cells" in shown
     assert "compute" in shown
     assert not (tmp_path / "home" / "store" / "vectors").exists()
 
 
-def test_summary_of_a_sweep_holds_all_cells(scifact_slice, desa, tmp_path):
-    desa("run", "-m", "method=bm25,original", *_dataset(scifact_slice), "cluster=serial", "tracking.enabled=false")
+def test_summary_of_a_sweep_holds_all_cells(scifact_slice, warm_home, desa, tmp_path):
+    desa("run", "-m", "method=bm25,original", *dataset(scifact_slice), "cluster=serial", "tracking.enabled=false")
     (sweep,) = tmp_path.glob("outputs/sweeps/*/*/summary.json")
     cells = json.loads(sweep.read_text())["cells"]
     assert [cell["method"] for cell in cells] == ["bm25", "original"]

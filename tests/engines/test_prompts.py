@@ -66,7 +66,8 @@ def test_the_query_stands_in_the_message_as_it_is() -> None:
 
 def test_counts_and_decoding_are_those_of_the_specification() -> None:
     found = {name: (load_prompt(name).text_count, load_prompt(name).max_new_tokens) for name in prompt_names()}
-    assert found == {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
+    printed = {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
+    assert found == printed | {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64)}
     one = load_prompt("references")
     assert (one.temperature, one.top_p, one.top_k, one.structured) == (0.7, 0.9, 20, True)
 
@@ -90,5 +91,5 @@ def test_query2doc_is_cut_after_120_words() -> None:
 
 
 def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DesaError, match=r"unknown prompt 'hide' \(choose hyde, mugi, query2doc, references\)"):
+    with pytest.raises(DesaError, match=r"unknown prompt 'hide' \(choose hyde, lexical_rewrite, mugi, query2doc, ref"):
         load_prompt("hide")

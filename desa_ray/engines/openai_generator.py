@@ -1,0 +1,111 @@
+"""Generation by any server that speaks OpenAI's chat completions, such as `vllm serve`.
+
+Each request is one HTTP call with its own seed, several at a time. The server decides about batching and precision, so
+only the stored outputs are reproducible; structured outputs are asked for by JSON schema and validated like all others.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
+
+from desa_ray.config import GeneratorConfig
+from desa_ray.engines.chat import Output, Request
+from desa_ray.engines.http_json import JsonClient, Patience
+from desa_ray.errors import DesaError
+
+PATH = "/chat/completions"
+
+
+class OpenAIGenerator:
+    """A `ChatEngine` on a server.
+
+    Args:
+        config: kind `openai`, with `base_url` and `model`.
+
+    Raises:
+        DesaError: the variable named by `api_key_env` holds no usable key.
+    """
+
+    def __init__(self, config: GeneratorConfig):
+        assert config.base_url is not None
+        assert config.model is not None
+        self.config, self.model, self.revision = config, config.model, config.revision
+        patience = Patience(config.request_timeout_s, config.max_attempts, config.backoff_s, config.max_backoff_s)
+        key = _key(config.api_key_env) if config.api_key_env else None
+        self.client = JsonClient(config.base_url.rstrip("/"), patience, f"generator {config.name}", key)
+
+    def generate(self, requests: Sequence[Request]) -> list[Output]:
+        """One output a request, in order.
+
+        Raises:
+            DesaError: the first request that was refused, or failed as often as the configuration allows.
+        """
+        stop = threading.Event()
+        with ThreadPoolExecutor(self.config.concurrency) as pool:
+            calls = [pool.submit(self._answer, request, stop) for request in requests]
+            try:
+                done, _ = wait(calls, return_when=FIRST_EXCEPTION)
+                if failed := next((call for call in done if call.exception()), None):
+                    failed.result()
+            except BaseException:
+                stop.set()  # the others shall not go on waiting for a server that has given up
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return [call.result() for call in calls]
+
+    def _answer(self, request: Request, stop: threading.Event) -> Output:
+        return self.client.post(PATH, self._payload(request), _output, stop)
+
+    def _payload(self, request: Request) -> dict[str, Any]:
+        sampling = request.sampling
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "messages": [dict(turn) for turn in request.messages],
+            "seed": request.seed,
+            "max_tokens": sampling.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if self.config.extended_sampling:
+            # Named even where neutral: servers take what is not named from the model's own generation settings.
+            payload |= {"top_k": sampling.top_k, "min_p": 0.0, "repetition_penalty": 1.0}
+        if request.schema is not None:
+            schema = {"name": "output", "strict": True, "schema": dict(request.schema)}
+            payload["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return payload
+
+
+def _output(answer: Any) -> Output:
+    """Reads a completion; what is not one raises LookupError, TypeError or ValueError."""
+    choice = answer["choices"][0]
+    text, reason = choice["message"]["content"], choice["finish_reason"]
+    if text is not None and not isinstance(text, str):
+        raise TypeError("content is no text")
+    if reason is not None and not isinstance(reason, str):
+        raise TypeError("finish_reason is no text")
+    usage = answer.get("usage") or {}
+    return Output(_storable(text or ""), reason, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+
+
+def _storable(text: str) -> str:
+    """JSON can hold lone surrogates, UTF-8 cannot."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _count(usage: dict[str, Any], name: str) -> int | None:
+    value = usage.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError(f"{name} is no number")
+    return value
+
+
+def _key(variable: str) -> str:
+    key = os.environ.get(variable, "").strip()
+    if not key:
+        mend = f"export {variable}, or set generator.api_key_env=null for a server without keys"
+        raise DesaError("the variable is not set", where=f"generator.api_key_env: {variable}", mend=mend)
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise DesaError("the key holds blanks or odd characters", where=f"generator.api_key_env: {variable}")
+    return key

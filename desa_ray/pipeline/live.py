@@ -1,0 +1,60 @@
+"""Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon as it is done.
+
+A stored shard is the record: a resumed run reads it and never generates it again, also where another seed of fate (a
+GPU without batch-invariant mode) would have given other words.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from desa_ray.engines.chat import ChatEngine
+from desa_ray.engines.generation import GENERATION_SCHEMA
+from desa_ray.engines.live_generator import decoding, generate_records
+from desa_ray.engines.prompts import load_prompt
+from desa_ray.pipeline.collection import read_rows
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
+from desa_ray.store.artifacts import Store
+from desa_ray.store.content import rows_content
+from desa_ray.store.tables import read_table, write_table
+
+
+@dataclass(frozen=True)
+class LiveWork:
+    """Generates one draw of a prompt. Parameters: `generator` (identity), `dataset`, `prompt`, `draw`, `count`."""
+
+    pool: Pool
+    shard_queries: int
+    generator: str
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
+        return {"bounds": bounds(rows, self.shard_queries)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "part-{}.parquet")
+
+    def run(self, engine: ChatEngine, store: Store, stage: Stage, shard: Shard) -> None:
+        queries = read_rows(store, stage.inputs["queries"], shard.start, shard.stop)
+        records = generate_records(
+            engine,
+            load_prompt(stage.params["prompt"]),
+            generator=self.generator,
+            dataset=stage.params["dataset"],
+            draw=stage.params["draw"],
+            query_ids=queries["id"].to_list(),
+            query_texts=queries["text"].to_list(),
+        )
+        write_table(stage.artifact(store), shard.parts[0], records, GENERATION_SCHEMA)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        artifact = stage.artifact(store)
+        records = pl.concat(read_table(artifact, shard.parts[0], GENERATION_SCHEMA) for shard in self.shards(layout))
+        totals = records.select(pl.col("retries", "prompt_tokens", "completion_tokens").sum()).row(0, named=True)
+        counts = {"rows": records.height, "fallbacks": int(records["fallback"].sum())}
+        counts |= {name: int(total or 0) for name, total in totals.items()}
+        made = records.select("model", "revision").unique().row(0, named=True) if records.height else {}
+        meta = {"decoding": decoding(load_prompt(stage.params["prompt"])), "recording": {}, **made}
+        return Finished(rows_content(records), counts, meta)

@@ -1,0 +1,87 @@
+"""Where the generated texts of a configuration come from: one stage a prompt and draw, checked beforehand.
+
+A method may need several prompts; texts of one prompt stand in for another's only where `generator.map` says so. What
+stands in is the very same stage, so nothing is recorded or generated twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from desa_ray.config import RunConfig
+from desa_ray.data import generations_folder
+from desa_ray.engines.prompts import load_prompt
+from desa_ray.engines.recorded_generator import recorded_fingerprint
+from desa_ray.errors import DesaError
+from desa_ray.pipeline.collection import CollectionStages
+from desa_ray.pipeline.execute import present
+from desa_ray.pipeline.generations import RecordedWork
+from desa_ray.pipeline.stage import Stage
+from desa_ray.store.artifacts import Store
+
+
+@dataclass
+class TextSource:
+    """Generation stages of one configuration and collection."""
+
+    config: RunConfig
+    collection: CollectionStages
+    store: Store
+    data_home: Path
+    _recordings: dict[str, tuple[Path, str]] = field(default_factory=dict)
+
+    def check(self, prompts: Sequence[str]) -> dict[str, int]:
+        """What was noticed in the recorded texts of these prompts; reads them unless the store has them already.
+
+        Raises:
+            Problems: a recording is missing or wrong.
+        """
+        counts: dict[str, int] = {}
+        for prompt in dict.fromkeys(self._source(prompt) for prompt in prompts):
+            stages = [self.stage(prompt, draw) for draw in range(self.config.draws)]
+            if all(present(self.store, stage) for stage in stages):
+                found = stages[0].artifact(self.store).manifest()["meta"]["recording"]
+            else:
+                work = stages[0].work
+                assert isinstance(work, RecordedWork)
+                found = work.read(self.store, stages[0]).counts
+            for name, count in found.items():
+                counts[name] = counts.get(name, 0) + count
+        return counts
+
+    def stage(self, prompt: str, draw: int) -> Stage:
+        """The texts of a prompt, or of the one that stands in for it."""
+        source = load_prompt(self._source(prompt))
+        folder, content = self._recording(source.name)
+        params = {
+            "generator": self.config.generator.kind,
+            "recording": content,
+            "strict": self.config.generator.strict,
+            "prompt": source.name,
+            "prompt_hash": source.hash,
+            "count": source.text_count,
+            "draw": draw,
+        }
+        work = RecordedWork(str(folder), self.config.dataset.name, self.config.draws)
+        inputs = {"queries": self.collection.queries}
+        return Stage("generation", 2, params, work, inputs, f"{source.name} draw {draw}")
+
+    def _source(self, prompt: str) -> str:
+        return self.config.generator.map.get(prompt, prompt)
+
+    def _recording(self, prompt: str) -> tuple[Path, str]:
+        """The folder of a recording and the hash of its bytes."""
+        if prompt not in self._recordings:
+            config = self.config
+            if config.generator.folder is not None:
+                folder = Path(config.generator.folder)
+            else:
+                folder = generations_folder(config.dataset, data_home=self.data_home)
+            if folder is None:
+                raise DesaError(
+                    f"data set {config.dataset.name} brings no recorded generations",
+                    where="generator.folder",
+                    mend=f"set it to the folder that holds {prompt}.jsonl",
+                )
+            self._recordings[prompt] = folder, recorded_fingerprint(folder, load_prompt(prompt))
+        return self._recordings[prompt]

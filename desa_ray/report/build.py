@@ -1,0 +1,150 @@
+"""One report: every table and figure that the records allow, what was left out and why, and the files it is written to.
+
+What is written depends on the records, the options and this code only: no date, path or host is in it, so equal records
+give equal files, wherever they came from.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from desa_ray.report.comparisons import (
+    external_table,
+    operator_controls_tables,
+    primary_tests_table,
+    qudar_effects_table,
+    qudar_weights_table,
+)
+from desa_ray.report.curves import corpus_figure, kappa_figure
+from desa_ray.report.diagnostics import correlations_table, cutoff_tables, mechanism_table, quartiles_table
+from desa_ray.report.effects import Sampling
+from desa_ray.report.figures import FIGURES, Figure
+from desa_ray.report.names import dataset_name
+from desa_ray.report.page import page
+from desa_ray.report.published import Published
+from desa_ray.report.render import latex_table, markdown_table
+from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table
+from desa_ray.report.robustness import ablations_table, robustness_table
+from desa_ray.report.study import AXES, Study
+from desa_ray.report.table import Column, Row, Table
+
+Builder = Callable[[Study, Sampling], Table | Sequence[Table] | None]
+# Each with what it needs, said where it is left out.
+TABLES: tuple[tuple[str, Builder, str], ...] = (
+    ("main table", lambda study, _: main_table(study), "needs a method of the main comparison"),
+    ("primary tests", primary_tests_table, "needs desa with original or shared in every data set"),
+    ("channel evidence", lambda study, _: channel_evidence_table(study), "needs original and desa"),
+    ("external comparison", lambda study, _: external_table(study), "needs a method such as query2doc or hyde"),
+    ("QuDAR tests", qudar_effects_table, "needs desa and qudar_complete in every data set"),
+    ("QuDAR weights", qudar_weights_table, "needs qudar_weighted and qudar_complete in every data set"),
+    ("operator controls", operator_controls_tables, "needs contextual_dense or rewrite_sparse in every data set"),
+    ("ablations", lambda study, _: ablations_table(study), "needs binary_mask, or desa with several n_refs"),
+    ("cutoffs", lambda study, _: cutoff_tables(study), "needs records of desa and original with cutoff columns"),
+    ("mechanism", lambda study, _: mechanism_table(study), "needs records of desa with mechanism columns"),
+    ("quartiles", lambda study, _: quartiles_table(study), "needs desa and original with mechanism columns"),
+    ("correlations", lambda study, _: correlations_table(study), "needs desa and original with mechanism columns"),
+    (
+        "robustness",
+        lambda study, _: robustness_table(study),
+        "needs several kappas, encoders, generators or corpus sizes",
+    ),
+    ("data sets", lambda study, _: per_dataset_table(study), ""),
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a report shows.
+
+    Attributes:
+        tables: each with the printed numbers beside it, if asked for and there are any.
+        notes: choices made, and tables left out with what they need.
+    """
+
+    title: str
+    facts: Mapping[str, str]
+    notes: Sequence[str]
+    tables: Sequence[tuple[Table, Table | None]]
+    figures: Sequence[Figure]
+    cells: Table
+
+    def all_tables(self) -> list[Table]:
+        return [table for pair in self.tables for table in pair if table is not None]
+
+
+def build_report(study: Study, sampling: Sampling, published: Published | None = None) -> Report:
+    """Compute every table and figure of a study."""
+    tables: list[Table] = []
+    left_out = []
+    for name, builder, needs in TABLES:
+        found = builder(study, sampling)
+        made = [found] if isinstance(found, Table) else list(found or ())
+        tables += made
+        if not made:
+            left_out.append(f"no {name}: {needs}")
+    drawn = [builder(study) for builder in FIGURES] + [kappa_figure(study, sampling), corpus_figure(study, sampling)]
+    facts = {
+        "data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets),
+        **{axis: str(value) for axis in AXES if (value := getattr(study.setting, axis)) is not None},
+        "resamples": str(sampling.resamples),
+        "seed": str(sampling.seed),
+    }
+    return Report(
+        title="DESA report",
+        facts=facts,
+        notes=[*study.notes, *left_out],
+        tables=[(table, published.beside(table, study) if published else None) for table in tables],
+        figures=[figure for figure in drawn if figure is not None],
+        cells=_cells_table(study),
+    )
+
+
+def _cells_table(study: Study) -> Table:
+    rows = [Row(cell.describe()) for cell in study.cells]
+    keys = list(dict.fromkeys(key for row in rows for key in row.values))
+    columns = [Column(key, key.replace("_", " ").replace("sha256", "SHA-256")) for key in keys]
+    return Table("cells", "The records behind this report", columns, rows)
+
+
+def write_report(report: Report, folder: Path) -> list[Path]:
+    """Write `index.html`, `report.md`, `report.tex`, `report.json`, `tables/*.{csv,parquet}`, `figures/*.svg`."""
+    for name in ("tables", "figures"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    tables = report.all_tables()
+    texts = {
+        "index.html": page(report.title, report.facts, report.notes, report.tables, report.figures, report.cells),
+        "report.md": _markdown(report, tables),
+        "report.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(map(latex_table, tables)),
+        "report.json": json.dumps(_summary(report), indent=2, ensure_ascii=False) + "\n",
+        **{f"figures/{figure.name}.svg": figure.svg.render(standalone=True) + "\n" for figure in report.figures},
+    }
+    written = []
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        written.append(folder / name)
+    for table in tables:
+        frame = table.frame()
+        frame.write_csv(folder / "tables" / f"{table.name}.csv")
+        frame.write_parquet(folder / "tables" / f"{table.name}.parquet")
+        written += [folder / "tables" / f"{table.name}.{kind}" for kind in ("csv", "parquet")]
+    return written
+
+
+def _markdown(report: Report, tables: Sequence[Table]) -> str:
+    parts = [f"# {report.title}\n", "\n".join(f"- {name}: {value}" for name, value in report.facts.items()) + "\n"]
+    if report.notes:
+        parts.append("\n".join(f"- {note}" for note in report.notes) + "\n")
+    parts += [markdown_table(table) for table in tables]
+    parts += [f"## {f.title}\n\n![{f.title}](figures/{f.name}.svg)\n\n{f.caption}\n" for f in report.figures]
+    return "\n".join([*parts, markdown_table(report.cells)])
+
+
+def _summary(report: Report) -> dict[str, object]:
+    return {
+        "facts": dict(report.facts),
+        "notes": list(report.notes),
+        "tables": [table.name for table in report.all_tables()],
+        "figures": [figure.name for figure in report.figures],
+        "cells": [dict(row.values) for row in report.cells.rows],
+    }

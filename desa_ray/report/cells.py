@@ -1,0 +1,140 @@
+"""A cell of an experiment, cut out of a table of query records: its labels, its rows, its means.
+
+A method that was given other texts than its own (a generator label such as `recorded:hyde<-references`) is a method of
+its own here, `hyde on references`, so that it never stands where the real one is meant.
+
+Records of one cell given twice (a resumed sweep, a copy) are one cell; two cells that say the same of themselves but
+hold other numbers are an error, because no table could show both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from desa_ray.core.aggregate import by_query
+from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.report.names import STAND_IN
+from desa_ray.store.content import rows_content
+from desa_ray.types import sha256_json
+
+LABELS = ("dataset", "method", "generator", "encoder", "kappa", "k", "n_refs", "corpus_docs")
+REQUIRED = (
+    *LABELS,
+    *("draw", "query_id", "qrels_hash", "config_hash", "fallback", "top"),
+    *("depth_dense", "depth_sparse", "depth_total", "sparse_support", "dense_exhausted", "sparse_exhausted"),
+    *("dense_angle_deg", "ndcg_at_10", "recall_at_20"),
+)
+MEANS = (
+    *("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "depth_total"),
+    *("sparse_support", "dense_exhausted", "sparse_exhausted"),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one collection under one setting. Labels are null where a method does not use the thing."""
+
+    dataset: str
+    method: str
+    generator: str | None
+    encoder: str | None
+    kappa: str
+    k: int
+    n_refs: int | None
+    corpus_docs: int
+    qrels_hash: str
+    records: pl.DataFrame = field(repr=False, compare=False)
+
+    @cached_property
+    def queries(self) -> frozenset[str]:
+        return frozenset(self.records["query_id"])
+
+    @property
+    def draws(self) -> int:
+        return self.records["draw"].n_unique()
+
+    @cached_property
+    def means(self) -> pl.DataFrame:
+        """One row a query, `query_id` and the draw-averaged columns of `MEANS`, in UTF-8 order of the ids."""
+        return by_query(self.records, MEANS).sort("query_id")
+
+    def mean(self, column: str) -> float | None:
+        """The data set's mean over the queries that have a value; None where none has."""
+        value = self.means[column].mean()
+        return None if value is None else float(value)  # pyright: ignore[reportArgumentType]
+
+    def describe(self) -> dict[str, str]:
+        """What the report says of its input."""
+        return {
+            **{name: str(value) for name in LABELS if (value := getattr(self, name)) is not None},
+            "queries": str(len(self.queries)),
+            "draws": str(self.draws),
+            "records_sha256": rows_content(self.records),
+        }
+
+    def __str__(self) -> str:
+        parts = [f"{name} {getattr(self, name)}" for name in LABELS[2:] if getattr(self, name) is not None]
+        return f"{self.dataset}/{self.method} ({', '.join(parts)})"
+
+
+def cut_cells(records: pl.DataFrame) -> list[Cell]:
+    """All cells of the records, sorted by their labels.
+
+    Raises:
+        Problems: everything wrong: columns missing, a query without all draws of its cell or with one twice, two
+            different cells with one name.
+    """
+    if missing := [name for name in REQUIRED if name not in records.columns]:
+        raise DesaError(f"these are no query records: columns missing: {listed(missing, 30)}", where="records")
+    if not records.height:
+        raise DesaError("there are no query records", where="records")
+    sources = "source" in records.columns
+    problems: list[DesaError] = []
+    found: dict[tuple, tuple[Cell, str]] = {}
+    groups = [*LABELS, "qrels_hash", "config_hash", *(["source"] if sources else [])]
+    for labels, rows in records.group_by(groups, maintain_order=True):
+        source = str(labels[-1]) if sources else "records"
+        rows = rows.drop("source", strict=False).sort("draw", "query_id")
+        # What only another cell has came in as nulls; columns go by name, so that the order of loading leaves no trace.
+        rows = rows.select(n for n in sorted(rows.columns) if n in REQUIRED or rows[n].null_count() < rows.height)
+        named = _named(dict(zip(LABELS, labels, strict=False)))
+        cell = Cell(**named, qrels_hash=str(labels[len(LABELS)]), records=rows)
+        problems += _incomplete(cell, source)
+        key = (*labels[: len(LABELS) + 1], sha256_json(sorted(cell.queries)))
+        if key not in found:
+            found[key] = cell, source
+            continue
+        first, other = found[key]
+        if _values(first) != _values(cell):
+            what = f"two runs of {cell} hold different numbers: {other} and {source}"
+            problems.append(DesaError(what, where="records", mend="name the one you mean with runs= or records="))
+        elif len(cell.records.columns) > len(first.records.columns):
+            found[key] = cell, source
+    if problems:
+        raise Problems(problems)
+    return sorted((cell for cell, _ in found.values()), key=lambda c: [str(getattr(c, name)) for name in LABELS])
+
+
+def _named(labels: dict[str, Any]) -> dict[str, Any]:
+    generator, _, stand_ins = (labels["generator"] or "").partition(":")
+    texts = "+".join(stand_in.partition("<-")[2] for stand_in in stand_ins.split(",")) if stand_ins else ""
+    method = labels["method"] + (STAND_IN + texts if texts else "")
+    return {**labels, "method": method, "generator": generator or None}
+
+
+def _values(cell: Cell) -> str:
+    """A hash over what every record has, whatever further measures its run asked for."""
+    return rows_content(cell.records.select(name for name in REQUIRED if name != "config_hash"))
+
+
+def _incomplete(cell: Cell, source: str) -> Sequence[DesaError]:
+    counts = cell.records.group_by("query_id").agg(pl.len().alias("rows"), pl.col("draw").n_unique().alias("draws"))
+    odd = counts.filter((pl.col("rows") != pl.col("draws")) | (pl.col("draws") != cell.draws))
+    if not odd.height:
+        return ()
+    names = listed(sorted(odd["query_id"]))
+    what = f"{cell}: {odd.height} of {counts.height} queries lack a draw or have one twice: {names}"
+    return (DesaError(what, where=source, mend="run the cell again; what is stored is reused"),)

@@ -1,0 +1,182 @@
+"""Tables of comparisons: primary tests, operator controls, external methods, QuDAR's tests and weights (SPEC 10)."""
+
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+
+from desa_ray.core.aggregate import reduction_pct
+from desa_ray.core.inference import TIE, holm
+from desa_ray.report.effects import EFFECT_COLUMNS, Sampling, effect_rows, macro_reduction, paired_effects
+from desa_ray.report.names import CONSTRUCTIONS, DEPTH_TOTAL, EFFECTIVENESS, NDCG, PRIMARY, RECALL, method_name
+from desa_ray.report.results import macro_of, outcome_column, over
+from desa_ray.report.study import Study
+from desa_ray.report.table import Column, Row, Table, Value
+
+OPERATORS = ("original", "contextual_dense", "dense_only", "rewrite_sparse", "sparse_only")
+OPERATOR_PAIRS = {
+    "Dense residual": ("dense_only", "contextual_dense"),
+    "Sparse product": ("sparse_only", "rewrite_sparse"),
+}
+ABLATIONS = ("binary_mask", "references_only", "references_product", "relaxed_count", "relaxed_share")
+ONE_CHANNEL = ("bm25", "dense_original")
+QUDAR = ("qudar_complete", "qudar_weighted")
+# Weighted against uniform, each on the same inputs.
+WEIGHT_AUDIT = {
+    "complete lists": ("qudar_weighted", "qudar_complete"),
+    "Top-1000 prefixes": ("qudar_weighted_top1000", "qudar_top1000"),
+}
+
+
+def primary_tests_table(study: Study, sampling: Sampling) -> Table | None:
+    """DESA against Original and Shared; one Holm family of four outcomes a comparator."""
+    rows = []
+    for other in ("original", "shared"):
+        found = paired_effects(study, "desa", other, PRIMARY, sampling)
+        if found:
+            first: dict[str, Value] = {"comparator": method_name(other)}
+            rows += effect_rows([(first, {"comparator": other}, o, paired) for o, paired in found.items()])
+    if not rows:
+        return None
+    columns = (Column("comparator", "DESA against"), Column("outcome", "outcome"), *EFFECT_COLUMNS)
+    return Table("primary_tests", "Primary tests", columns, rows, [over(study)])
+
+
+def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
+    """Each operator against its unconstrained counterpart, the other channel being Original."""
+    there = [method for method in OPERATORS if study.complete(method)]
+    if not {"contextual_dense", "rewrite_sparse"} & set(there):
+        return []
+    titles = {"dense_only": "Residual Dense", "sparse_only": "Product Sparse"}
+    rows = [
+        Row(
+            {
+                "method": titles.get(method, method_name(method)),
+                **{outcome.column: macro_of(study, method, outcome.column) for outcome in EFFECTIVENESS},
+            },
+            {"method": method},
+        )
+        for method in there
+    ]
+    columns = (Column("method", "construction"), *(outcome_column(outcome) for outcome in EFFECTIVENESS))
+    tables = [Table("operator_controls", "Operator controls", columns, rows, [over(study)])]
+    effects = []
+    for title, (own, other) in OPERATOR_PAIRS.items():
+        found = paired_effects(study, own, other, EFFECTIVENESS, sampling)
+        if found:
+            effects += effect_rows([({"control": title}, {"control": title}, o, paired) for o, paired in found.items()])
+    if effects:
+        columns = (Column("control", "proposed − control"), Column("outcome", "outcome"), *EFFECT_COLUMNS)
+        tables.append(Table("operator_effects", "Operator controls: paired effects", columns, effects, [over(study)]))
+    return tables
+
+
+def external_table(study: Study) -> Table | None:
+    """DESA and Original beside every method that is no ablation or control of DESA."""
+    own = {*CONSTRUCTIONS, *OPERATORS, *ABLATIONS, *ONE_CHANNEL}
+    others = [method for method in study.methods if method not in own]
+    if not others:
+        return None
+    rows = []
+    for method in [m for m in study.methods if m in ("original", "desa")] + others:
+        values: dict[str, Value] = {"method": method_name(method)}
+        values |= {o.column: macro_of(study, method, o.column) for o in (*EFFECTIVENESS, DEPTH_TOTAL)}
+        desa, depth = macro_of(study, "desa", "depth_total"), values["depth_total"]
+        if method != "desa" and desa is not None and isinstance(depth, float):
+            values["desa_reduction"] = reduction_pct(desa, depth)
+        rows.append(Row(values, {"method": method}))
+    columns = (
+        Column("method", "method"),
+        *(outcome_column(outcome) for outcome in (*EFFECTIVENESS, DEPTH_TOTAL)),
+        Column("desa_reduction", "DESA reads less by %", "{:.2f}", help="1 − macro(DESA) / macro(method)"),
+    )
+    notes = [over(study), "total depth sums the depths of all rankings that a method reads"]
+    return Table("external", "External comparison", columns, rows, notes)
+
+
+def qudar_effects_table(study: Study, sampling: Sampling) -> Table | None:
+    """DESA against QuDAR: two effectiveness outcomes as one family, the two total-depth comparisons as another."""
+    there = [method for method in QUDAR if study.complete("desa", method)]
+    rows: list[Row] = []
+    depths = []
+    for other in there:
+        first: dict[str, Value] = {"comparator": method_name(other)}
+        found = paired_effects(study, "desa", other, (*EFFECTIVENESS, DEPTH_TOTAL), sampling)
+        assert found is not None
+        rows += effect_rows([(first, {"comparator": other}, o, found[o]) for o in EFFECTIVENESS])
+        reduced = macro_reduction(study, "desa", other, "depth_total", sampling)
+        assert reduced is not None
+        extra: dict[str, Value] = {**first, "reduction": reduced[0], "reduction_ci": reduced[1]}
+        depths.append((extra, {"comparator": other}, DEPTH_TOTAL, found[DEPTH_TOTAL]))
+    if not there:
+        return None
+    columns = (
+        Column("comparator", "DESA against"),
+        Column("outcome", "outcome"),
+        *EFFECT_COLUMNS,
+        Column("reduction", "reduction %", "{:.2f}", help="of total depth: 1 − macro(DESA) / macro(QuDAR)"),
+        Column("reduction_ci", "its 95 % CI", "{:.2f}"),
+    )
+    return Table("qudar_effects", "DESA against QuDAR", columns, rows + effect_rows(depths), [over(study)])
+
+
+def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
+    """What QuDAR's confidence weights change beside w = 1/4 on the same inputs."""
+    rows = []
+    for title, (weighted, uniform) in WEIGHT_AUDIT.items():
+        found = paired_effects(study, weighted, uniform, (NDCG, RECALL), sampling)
+        if found is None:
+            continue
+        values: dict[str, Value] = {"lists": title}
+        adjusted = holm([found[outcome].p for outcome in EFFECTIVENESS])
+        for outcome, p in zip(EFFECTIVENESS, adjusted, strict=True):
+            values[f"{outcome.column}_effect"] = found[outcome].effect
+            values[f"{outcome.column}_p_holm"] = p
+            values[f"{outcome.column}_unchanged"] = _unchanged_pct(study, weighted, uniform, outcome.column)
+        values["depth_uniform"] = macro_of(study, uniform, "depth_total")
+        values["depth_weighted"] = macro_of(study, weighted, "depth_total")
+        values["weights"] = _mean_weights(study, weighted)
+        rows.append(Row(values, {"lists": title}))
+    if not rows:
+        return None
+    columns = (
+        Column("lists", "fused lists"),
+        *(
+            column
+            for outcome in EFFECTIVENESS
+            for column in (
+                Column(f"{outcome.column}_effect", f"{outcome.title} change", "{:+.5f}", help="weighted − uniform"),
+                Column(f"{outcome.column}_p_holm", f"{outcome.title} p (Holm)", "{:.4f}"),
+                Column(f"{outcome.column}_unchanged", f"{outcome.title} unchanged %", "{:.2f}", help="query-draws"),
+            )
+        ),
+        Column("depth_uniform", "depth, uniform", "{:.1f}"),
+        Column("depth_weighted", "depth, weighted", "{:.1f}"),
+        Column("weights", "data set mean weights", "{:.4f}", help="smallest and largest over data sets and channels"),
+    )
+    notes = [over(study), "the weights are this project's reading of QuDAR, not its official definition"]
+    return Table("qudar_weights", "QuDAR's confidence weights", columns, rows, notes)
+
+
+def _unchanged_pct(study: Study, own: str, other: str, column: str) -> float | None:
+    """Share of pooled query-draws whose value is the same within 1e-12."""
+    same: list[pl.Series] = []
+    for first, second in (study.pairs(own, other) or {}).values():
+        keys = ["query_id", "draw", column]
+        both = first.records.select(keys).join(second.records.select(keys), on=keys[:2], suffix="_other").drop_nulls()
+        same.append(both.select((pl.col(column) - pl.col(f"{column}_other")).abs() <= TIE)[column])
+    pooled = pl.concat(same)
+    return 100 * float(pooled.sum()) / len(pooled) if len(pooled) else None
+
+
+def _mean_weights(study: Study, method: str) -> tuple[float, float] | None:
+    """Smallest and largest mean weight of a channel in a data set, from the records' `weights`; None without them."""
+    means = []
+    for dataset in study.datasets:
+        cell = study.cell(dataset, method)
+        assert cell
+        if "weights" not in cell.records.columns:
+            return None
+        weights = [[float(Fraction(str(w))) for w in row] for row in cell.records["weights"].drop_nulls().to_list()]
+        means += np.mean(weights, axis=0).tolist()
+    return min(means), max(means)

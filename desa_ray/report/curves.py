@@ -1,0 +1,101 @@
+"""Curves over kappa and over corpus size: nDCG@10 effect and depth reduction against Original, with 95 % intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from desa_ray.core.resampling import bootstrap_means, interval
+from desa_ray.report.effects import Sampling
+from desa_ray.report.figures import Figure
+from desa_ray.report.names import CONSTRUCTIONS, NDCG, dataset_name, method_name
+from desa_ray.report.robustness import variations
+from desa_ray.report.study import Study, number_of, paired_values
+from desa_ray.report.svg import Scale, Svg, padded
+
+
+@dataclass(frozen=True)
+class Point:
+    """One value of the axis: effect or reduction, and its interval."""
+
+    at: float
+    value: float
+    low: float
+    high: float
+
+
+def kappa_figure(study: Study, sampling: Sampling) -> Figure | None:
+    """Every main method at every kappa against Original at the same kappa."""
+    settings = [setting for setting in study.varied("kappa") if study.pairs("desa", "original", setting)]
+    if len(settings) < 2:
+        return None
+    panels: list[dict[str, list[Point]]] = [{}, {}]
+    for method in [method for method in CONSTRUCTIONS if method != "original"]:
+        for setting in settings:
+            pairs = study.pairs(method, "original", setting)
+            if pairs:
+                found = _points(number_of(setting.kappa), list(pairs.values()), sampling)
+                for panel, point in zip(panels, found, strict=True):
+                    panel.setdefault(method_name(method), []).append(point)
+    caption = "Each method against Original at the same κ, macro; bars and bands are 95 % bootstrap intervals."
+    return Figure("kappa", "What κ changes", caption, _draw(panels, "κ", "What kappa changes"))
+
+
+def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
+    """DESA against Original on nested corpora, a curve a data set."""
+    found = variations(study, "corpus_docs")
+    if not found:
+        return None
+    panels: list[dict[str, list[Point]]] = [{}, {}]
+    for documents, pairs in found.items():
+        for dataset, pair in sorted(pairs.items()):
+            points = _points(number_of(documents), [pair], sampling)
+            for panel, point in zip(panels, points, strict=True):
+                panel.setdefault(dataset_name(dataset), []).append(point)
+    caption = "DESA against Original on nested corpora; bars and bands are 95 % bootstrap intervals."
+    svg = _draw(panels, "documents", "What corpus size changes")
+    return Figure("corpus_size", "What corpus size changes", caption, svg)
+
+
+def _points(at: float, pairs: Sequence[tuple], sampling: Sampling) -> tuple[Point, Point]:
+    """The nDCG@10 effect, and the mean over data sets of the total-depth reduction in percent."""
+    strata = [paired_values(own, other, [NDCG.column])[:, 0] for own, other in pairs]
+    samples = bootstrap_means(strata, sampling.resamples, sampling.seed).mean(1)
+    own, other = np.mean([values.mean(0) for values in strata], axis=0)
+    effect = Point(at, float(own - other), *interval(samples[:, 0] - samples[:, 1]))
+    strata = [paired_values(own, other, ["depth_total"])[:, 0] for own, other in pairs]
+    samples = bootstrap_means(strata, sampling.resamples, sampling.seed)
+    reduced = 100 * (1 - samples[:, :, 0] / samples[:, :, 1]).mean(1)
+    means = np.array([values.mean(0) for values in strata])
+    return effect, Point(at, float(100 * (1 - means[:, 0] / means[:, 1]).mean()), *interval(reduced))
+
+
+def _draw(panels: Sequence[Mapping[str, list[Point]]], x_title: str, title: str) -> Svg:
+    width, height, left, top, gap = 300, 240, 62, 40, 70
+    names = list(panels[0])
+    svg = Svg(left + 2 * width + gap + 20, top + height + 50 + 20 * -(-len(names) // 4), title)
+    heads = ("nDCG@10 − Original's", "total depth reduction %")
+    for place, (panel, head) in enumerate(zip(panels, heads, strict=True)):
+        points = [point for curve in panel.values() for point in curve]
+        ats = sorted({point.at for point in points})
+        x0 = left + place * (width + gap)
+        log = ats[0] > 0
+        x = Scale(*((ats[0] / 1.15, ats[-1] * 1.15) if log else padded(ats)), x0, x0 + width, log=log)
+        y = Scale(*padded([v for p in points for v in (p.low, p.high)], zero=True), top + height, top)
+        svg.axes(x, y, x_title, head, x_ticks=ats)
+        svg.line(x.start, y(0), x.stop, y(0), "zero")
+        for number, name in enumerate(names):
+            curve, series = panel[name], f"s{number % 8 + 1}"
+            band = [(x(p.at), y(p.low)) for p in curve] + [(x(p.at), y(p.high)) for p in reversed(curve)]
+            svg.path(band, f"band {series}", closed=True)
+            svg.path([(x(p.at), y(p.value)) for p in curve], f"curve {series}")
+            for p in curve:
+                svg.line(x(p.at), y(p.low), x(p.at), y(p.high), f"bar {series}")
+                digits = ".4f" if place == 0 else ".2f"
+                tip = f"{name} at {p.at:g}: {p.value:{digits}} [{p.low:{digits}}, {p.high:{digits}}]"
+                svg.circle(x(p.at), y(p.value), 4.5, f"dot {series}", tip.replace("-", "−"))
+    for number, name in enumerate(names):
+        x, y = left + number % 4 * 165, top + height + 60 + number // 4 * 20
+        svg.circle(x, y - 4, 5, f"dot s{number % 8 + 1}")
+        svg.text(x + 10, y, name)
+    return svg

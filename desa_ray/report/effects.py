@@ -1,0 +1,97 @@
+"""Paired tests between two methods of a study: effects with intervals, p, and Holm within the family they belong to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from desa_ray.core.inference import Paired, holm, paired_outcomes
+from desa_ray.core.resampling import RESAMPLES, bootstrap_means, interval
+from desa_ray.report.names import EFFECTIVENESS, Outcome
+from desa_ray.report.study import Study, paired_values, signed_differences
+from desa_ray.report.table import Column, Row, Value
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How many resamples, and the seed of all of them; both stand in the report."""
+
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+
+def paired_effects(
+    study: Study,
+    own: str,
+    other: str,
+    outcomes: Sequence[Outcome],
+    sampling: Sampling,
+) -> dict[Outcome, Paired] | None:
+    """A paired test an outcome over all data sets; None where a data set lacks one of the methods or a value.
+
+    Queries without a positive judgment count in depths only, so the two kinds of outcome are tested apart.
+    """
+    pairs = study.pairs(own, other)
+    if pairs is None:
+        return None
+    found: dict[Outcome, Paired] = {}
+    for kind in (True, False):
+        group = [outcome for outcome in outcomes if (outcome in EFFECTIVENESS) is kind]
+        if not group:
+            continue
+        strata = [signed_differences(*pair, group) for pair in pairs.values()]
+        if not all(len(differences) for differences in strata):
+            return None
+        found |= dict(zip(group, paired_outcomes(strata, sampling.resamples, sampling.seed), strict=True))
+    return {outcome: found[outcome] for outcome in outcomes}
+
+
+EFFECT_COLUMNS = (
+    Column("effect", "effect", "{:.5f}", help="macro difference; positive means the first method is better"),
+    Column("ci", "95 % CI", "{:.5f}", help="percentile interval of stratified bootstrap samples"),
+    Column("p", "p", "{:.4f}", help="two-sided, stratified paired sign flips"),
+    Column("p_holm", "p (Holm)", "{:.4f}", help="adjusted within its family"),
+    Column("wins", "wins", "{:d}", help="queries where the first method is better"),
+    Column("ties", "ties", "{:d}"),
+    Column("losses", "losses", "{:d}"),
+    Column("effect_size", "d_z", "{:+.3f}", help="effect in standard deviations of the query differences"),
+    Column("detectable", "detectable", "{:.5f}", help="smallest effect found with probability 0.8 at level 0.05"),
+)
+
+
+def effect_rows(family: Sequence[tuple[dict[str, Value], dict[str, object], Outcome, Paired]]) -> list[Row]:
+    """The rows of one Holm family; each member brings its first columns, what it is about, its outcome and test."""
+    adjusted = holm([paired.p for _, _, _, paired in family])
+    return [
+        Row(
+            {
+                **first,
+                "outcome": outcome.title,
+                "effect": paired.effect,
+                "ci": (paired.low, paired.high),
+                "p": paired.p,
+                "p_holm": p_holm,
+                "wins": paired.wins,
+                "ties": paired.ties,
+                "losses": paired.losses,
+                "effect_size": paired.effect_size,
+                "detectable": paired.detectable,
+            },
+            {**about, "outcome": outcome.column},
+            dict.fromkeys(("effect", "ci", "detectable"), "{:.5f}" if outcome in EFFECTIVENESS else "{:.1f}"),
+        )
+        for (first, about, outcome, paired), p_holm in zip(family, adjusted, strict=True)
+    ]
+
+
+def macro_reduction(
+    study: Study, own: str, other: str, column: str, sampling: Sampling
+) -> tuple[float, tuple[float, float]] | None:
+    """1 - macro(own)/macro(other) in percent, and its interval: it is recomputed in every bootstrap sample (QuDAR)."""
+    pairs = study.pairs(own, other)
+    if pairs is None:
+        return None
+    strata = [paired_values(*pair, [column])[:, 0] for pair in pairs.values()]
+    macros = bootstrap_means(strata, sampling.resamples, sampling.seed).mean(1)
+    own_mean, other_mean = np.mean([values.mean(0) for values in strata], axis=0)
+    return 100 * (1 - own_mean / other_mean), interval(100 * (1 - macros[:, 0] / macros[:, 1]))

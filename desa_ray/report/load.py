@@ -1,0 +1,73 @@
+"""Query records as one polars frame, from files, folders or MLflow runs: the door of notebooks and of `desa report`."""
+
+import re
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+
+import polars as pl
+
+from desa_ray.errors import DesaError, Problems
+
+RUN_ID = re.compile(r"[0-9a-f]{32}")
+FILE = "records.parquet"
+
+
+def load_records(
+    paths_or_run_ids: str | PathLike[str] | Iterable[str | PathLike[str]], *, tracking_uri: str | None = None
+) -> pl.DataFrame:
+    """All query records, a row a query and draw; the column `source` says where each came from.
+
+    Args:
+        paths_or_run_ids: one or several of: a parquet file of records; a folder (every `records.parquet` below it); the
+            id of an MLflow run, or of a parent run, which stands for its children.
+        tracking_uri: where run ids are looked up; the store of the last run in `$DESA_HOME` where left out.
+
+    Returns:
+        The rows of all sources, one below the other. A column that a source lacks is null there.
+
+    Raises:
+        DesaError: a path or run that is not there, holds no records, or cannot be read as such.
+    """
+    single = isinstance(paths_or_run_ids, str | PathLike)
+    given = [paths_or_run_ids] if single else list(paths_or_run_ids)
+    if not given:
+        raise DesaError("no records named", mend="give a file, a folder or the id of an MLflow run")
+    frames, problems, run_ids = [], [], []
+    for item in given:
+        if isinstance(item, str) and RUN_ID.fullmatch(item) and not Path(item).exists():
+            run_ids.append(item)
+            continue
+        try:
+            frames += [_read(file, str(file)) for file in _files(Path(item))]
+        except DesaError as error:
+            problems.append(error)
+    if problems:
+        raise Problems(problems)
+    if run_ids:
+        from desa_ray.tracking.fetch import fetched  # MLflow takes seconds to import
+
+        with fetched(run_ids, FILE, tracking_uri) as files:
+            frames += [_read(path, f"run {run_id}") for run_id, path in files]
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise DesaError(
+            "no such file or folder, and no run id", where=str(path), mend="name records.parquet or a folder"
+        )
+    found = sorted(path.rglob(FILE))
+    if not found:
+        raise DesaError(f"no {FILE} below it", where=str(path), mend="name the output folder of a run or sweep")
+    return found
+
+
+def _read(file: Path, source: str) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(file)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise DesaError(f"cannot be read as parquet: {str(error).splitlines()[0]}", where=str(file)) from None
+    return frame.with_columns(source=pl.lit(source))

@@ -1,0 +1,159 @@
+"""A paper's printed numbers beside the report's own, each with what differs in how it was made.
+
+The numbers are data (conf/compare/NAME.yaml): table, row keys, column, value. Nothing is compared silently: a line says
+for data set, encoder, generator and protocol whether the report's cell is the paper's, and what it is instead.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from desa_ray.core.aggregate import gain_pct, macro, mean_reduction_pct
+from desa_ray.errors import DesaError
+from desa_ray.report.names import DEPTH_DENSE, DEPTH_SPARSE, NDCG, PRIMARY, RECALL, dataset_name
+from desa_ray.report.study import Study
+from desa_ray.report.table import Column, Row, Table, Value
+
+# How the rows of a table are found: by these of the things a row is about.
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "main": ("method",),
+    "per_dataset": ("dataset", "method"),
+    "channel_evidence": ("dataset",),
+    "external": ("method",),
+    "primary_tests": ("comparator", "outcome"),
+    "operator_controls": ("method",),
+    "operator_effects": ("control", "outcome"),
+    "qudar_effects": ("comparator", "outcome"),
+    "qudar_weights": ("lists",),
+    "cutoffs": ("length",),
+    "mechanism": ("dataset",),
+    "correlations": ("correlation",),
+    "ablations": ("ablation",),
+    "robustness": ("axis", "value", "dataset"),
+}
+WITHOUT_TEXT = ("original", "bm25", "dense_original")  # methods that need no generator
+COLUMNS = (
+    Column("row", "row"),
+    Column("column", "number"),
+    Column("own", "here", "{:.4f}"),
+    Column("printed", "printed", "{:.4f}"),
+    Column("difference", "difference", "{:+.4f}"),
+    Column("dataset", "data set"),
+    Column("encoder", "encoder"),
+    Column("generator", "generator"),
+    Column("protocol", "protocol", help="kappa, K, references, draws"),
+)
+SAME, UNUSED = "same", "–"
+
+
+class Published:
+    """Printed numbers and the setting they belong to.
+
+    Args:
+        data: `name`, `setting` (encoder, generator, kappa, k, n_refs, draws), `queries` (data set -> judged queries),
+            and one mapping a table, nested by the row keys of `KEYS`.
+    """
+
+    def __init__(self, data: Mapping[str, Any]):
+        if missing := [key for key in ("name", "setting", "queries") if key not in data]:
+            raise DesaError(f"published numbers lack {', '.join(missing)}", where="compare")
+        self.data, self.name = data, str(data["name"])
+        self.setting: Mapping[str, Any] = data["setting"]
+        self.queries: Mapping[str, int] = data["queries"]
+
+    def beside(self, table: Table, study: Study) -> Table | None:
+        """A line for every printed number that the table has a row and column for; None where there is none."""
+        rows = []
+        for row in table.rows:
+            flags = self._flags(row, study)
+            texts = [row.values.get(c.key) for c in table.columns if c.form is None and c.key != "construction"]
+            label = " / ".join(str(text) for text in texts if text is not None)
+            for key, title, own, value in _numbers(table, row, self._printed(table.name, row, study)):
+                form = row.forms.get(key) or next(c.form for c in table.columns if c.key == key) or "{}"
+                signed = form if form.startswith("{:+") else form.replace("{:", "{:+")
+                values: dict[str, Value] = {"row": label, "column": title, "own": own, "printed": value}
+                values["difference"] = None if own is None else own - value
+                forms = {"own": form, "printed": form, "difference": signed}
+                rows.append(Row({**values, **flags}, row.about, forms))
+        setting = ", ".join(f"{name} {value}" for name, value in self.setting.items())
+        notes = [
+            f"printed with {setting}",
+            "lines that are not the same in every respect stand beside the printed numbers, they do not reproduce them",
+        ]
+        title = f"{table.title}: beside the {self.name}"
+        return Table(f"{table.name}_beside_{self.name}", title, COLUMNS, rows, notes) if rows else None
+
+    def _printed(self, table: str, row: Row, study: Study) -> Mapping[str, Any]:
+        """Printed numbers of a row by column; macros only stand for exactly the paper's data sets."""
+        if table not in KEYS:
+            return {}
+        about = {**row.about, "dataset": "macro"} if row.about.get("macro") else row.about
+        whole = set(study.datasets) == set(self.queries)
+        if table == "main" and not whole:
+            return self._main_of_some(str(row.about["method"]), study)
+        if about.get("dataset") not in self.queries and not whole:
+            return {}
+        found: Any = self.data.get(table, {})
+        for key in KEYS[table]:
+            found = found.get(str(about.get(key)), {}) if isinstance(found, Mapping) else {}
+        return found if isinstance(found, Mapping) else {"spearman": found}
+
+    def _main_of_some(self, method: str, study: Study) -> dict[str, float]:
+        """The main table over some of the paper's data sets, from its rows a data set, where it prints them."""
+        rows = [self.data.get("per_dataset", {}).get(dataset, {}) for dataset in study.datasets]
+        if not rows or not all(method in row and "original" in row for row in rows):
+            return {}
+        own = {o.column: [row[method][o.column] for row in rows] for o in PRIMARY}
+        other = {o.column: [row["original"][o.column] for row in rows] for o in PRIMARY}
+        printed = {column: macro(values) for column, values in own.items()}
+        if method != "original":
+            for outcome in (NDCG, RECALL):
+                printed[f"{outcome.column}_gain"] = gain_pct(own[outcome.column], other[outcome.column])
+            for outcome in (DEPTH_DENSE, DEPTH_SPARSE):
+                reduced = mean_reduction_pct(own[outcome.column], other[outcome.column])
+                printed[f"{outcome.column}_reduction"] = reduced
+        return printed
+
+    def _flags(self, row: Row, study: Study) -> dict[str, Value]:
+        """`same`, an en dash where the thing is not used, else what it is here."""
+        own = {axis: getattr(study.setting, axis) for axis in ("encoder", "generator", "kappa", "k", "n_refs")}
+        expected = dict(self.setting)
+        axis = row.about.get("axis")
+        if axis in own:  # the row is about another value, and so is the printed one
+            own[axis] = expected[axis] = row.about["value"]
+        datasets = [row.about["dataset"]] if row.about.get("dataset") in study.datasets else study.datasets
+        methods = {row.about.get("method")} if row.about.get("method") else set(study.methods)
+        text = not methods <= set(WITHOUT_TEXT)
+        others = []
+        for dataset in datasets:
+            judged = self._judged(study, dataset)
+            if judged != self.queries.get(dataset):
+                known = f"{judged} of {self.queries[dataset]} queries" if dataset in self.queries else "another"
+                others.append(f"{dataset_name(dataset)}: {known}")
+        draws = max(cell.draws for cell in study.cells)
+        protocol = [("kappa", own["kappa"]), ("k", own["k"])] + ([("n_refs", own["n_refs"]), ("draws", draws)] * text)
+        differs = [f"{name} {value}" for name, value in protocol if str(value) != str(expected[name])]
+        return {
+            "dataset": "; ".join(others) or SAME,
+            "encoder": SAME if own["encoder"] == expected["encoder"] else str(own["encoder"]),
+            "generator": (SAME if own["generator"] == expected["generator"] else str(own["generator"]))
+            if text
+            else UNUSED,
+            "protocol": ", ".join(differs) or SAME,
+        }
+
+    @staticmethod
+    def _judged(study: Study, dataset: str) -> int:
+        cell = next(c for method in study.methods if (c := study.cell(dataset, method)))
+        return cell.means["ndcg_at_10"].count()
+
+
+def _numbers(table: Table, row: Row, printed: Mapping[str, Any]) -> Iterator[tuple[str, str, float | None, float]]:
+    """Column key, title, own and printed value; an interval gives its two ends."""
+    for column in table.columns:
+        value, own = printed.get(column.key), row.values.get(column.key)
+        if isinstance(value, list | tuple):
+            for end, name in enumerate(("low", "high")):
+                mine = own[end] if isinstance(own, tuple) else None
+                yield column.key, f"{column.title}, {name}", mine, float(value[end])
+        elif value is not None:
+            yield column.key, column.title, float(own) if isinstance(own, int | float) else None, float(value)

@@ -1,0 +1,118 @@
+"""Ablations, and what changes with kappa, encoder, generator, corpus size and the number of references (SPEC 11)."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from desa_ray.core.aggregate import gain_pct, macro, mean_reduction_pct
+from desa_ray.report.cells import Cell
+from desa_ray.report.comparisons import ABLATIONS
+from desa_ray.report.names import dataset_name, method_name
+from desa_ray.report.results import PCT, gain, over, reduction
+from desa_ray.report.study import Study, number_of, paired_values
+from desa_ray.report.table import Column, Row, Table, Value
+
+AXES = {"kappa": "κ", "encoder": "encoder", "generator": "generator", "corpus_docs": "documents"}
+CHANGES = (
+    Column("ndcg_at_10", "nDCG@10 %", PCT, help="relative change of the macro"),
+    Column("recall_at_20", "Recall@20 %", PCT, help="relative change of the macro"),
+    Column("depth_dense", "L_D reduction %", "{:.2f}", help="mean of data sets"),
+    Column("depth_sparse", "L_S reduction %", "{:.2f}", help="mean of data sets"),
+)
+
+
+def ablations_table(study: Study) -> Table | None:
+    """Each ablation against DESA, and each number of references against the next smaller one."""
+    rows = []
+    for method in ABLATIONS:
+        if study.complete("desa", method):
+            values: dict[str, Value] = {"what": method_name(method), "against": "DESA"}
+            values |= {c.key: gain(study, method, "desa", c.key) for c in CHANGES[:2]}
+            values |= {c.key: reduction(study, method, "desa", c.key) for c in CHANGES[2:]}
+            rows.append(Row(values, {"ablation": f"{method}_vs_desa"}))
+    settings = [s for s in study.varied("n_refs") if study.dataset_means("desa", "ndcg_at_10", s)]
+    for fewer, more in pairwise(settings):
+        values = {"what": f"{more.n_refs} references", "against": f"{fewer.n_refs}"}
+        for column in CHANGES:
+            own, other = (study.dataset_means("desa", column.key, setting) for setting in (more, fewer))
+            if own and other:
+                values[column.key] = (gain_pct if column in CHANGES[:2] else mean_reduction_pct)(own, other)
+        rows.append(Row(values, {"ablation": f"refs_{fewer.n_refs}_to_{more.n_refs}"}))
+    if not rows:
+        return None
+    columns = (Column("what", "DESA with"), Column("against", "against"), *CHANGES)
+    return Table("ablations", "Ablations", columns, rows, [over(study)])
+
+
+def variations(study: Study, axis: str) -> dict[object, dict[str, tuple[Cell, Cell]]]:
+    """Value of one axis -> data set -> DESA's and Original's cells, all else as in the main tables.
+
+    Empty where the axis has one value. A generator's query sample is compared with Original on the same queries.
+    """
+    found: dict[object, dict[str, tuple[Cell, Cell]]] = {}
+    for cell in study.cells:
+        if cell.method != "desa" or cell.dataset not in study.collections:
+            continue
+        documents, qrels, queries = study.collections[cell.dataset]
+        differs = [
+            name
+            for name in ("encoder", "generator", "kappa", "k", "n_refs")
+            if getattr(cell, name) != getattr(study.setting, name)
+        ]
+        if cell.corpus_docs != documents:
+            differs.append("corpus_docs")
+        elif axis != "generator" and (cell.qrels_hash, cell.queries) != (qrels, queries):
+            continue
+        original = study.counterpart(cell, "original")
+        if original is None or set(differs) - {axis}:
+            continue
+        value = getattr(cell, axis)
+        known = found.setdefault(value, {}).get(cell.dataset)
+        if known is None or len(cell.queries) > len(known[0].queries):
+            found[value][cell.dataset] = (cell, original)
+    if axis == "corpus_docs":  # only data sets that were run at several sizes
+        several = {d for d in study.datasets if sum(d in own for own in found.values()) > 1}
+        found = {value: kept for value, own in found.items() if (kept := {d: own[d] for d in own if d in several})}
+    return dict(sorted(found.items(), key=lambda item: (number_of(item[0]), str(item[0])))) if len(found) > 1 else {}
+
+
+def robustness_table(study: Study) -> Table | None:
+    """DESA against Original for every value of every axis that varies, a data set at a time, then macro."""
+    rows: list[Row] = []
+    for axis, title in AXES.items():
+        for value, pairs in variations(study, axis).items():
+            means: list[dict[str, np.ndarray]] = []
+            for dataset, (own, original) in sorted(pairs.items()):
+                mean = {c.key: paired_values(own, original, [c.key])[:, 0] for c in CHANGES}
+                if all(map(len, mean.values())):
+                    means.append(mean)
+                    about = {"axis": axis, "value": value, "dataset": dataset}
+                    rows.append(Row(_changes(title, value, dataset_name(dataset), [mean], [own]), about))
+            if len(means) > 1:
+                cells = [own for own, _ in pairs.values()]
+                rows.append(Row(_changes(title, value, "macro", means, cells), {"axis": axis, "value": value}))
+    if not rows:
+        return None
+    columns = (
+        Column("axis", "varied"),
+        Column("value", "value"),
+        Column("dataset", "data set"),
+        Column("queries", "queries", "{:d}"),
+        Column("original", "Original nDCG@10", "{:.4f}"),
+        Column("desa", "DESA nDCG@10", "{:.4f}"),
+        *CHANGES,
+        Column("fallback", "fallback %", "{:.2f}", help="query-draws that fell back to Original"),
+    )
+    return Table("robustness", "Robustness: DESA against Original", columns, rows)
+
+
+def _changes(title: str, value: object, name: str, means: list[dict], cells: list[Cell]) -> dict[str, Value]:
+    own = {key: [float(mean[key][:, 0].mean()) for mean in means] for key in means[0]}
+    other = {key: [float(mean[key][:, 1].mean()) for mean in means] for key in means[0]}
+    shown: dict[str, Value] = {"axis": title, "value": str(value), "dataset": name}
+    shown |= {"queries": sum(len(cell.queries) for cell in cells)}
+    shown |= {"original": macro(other["ndcg_at_10"]), "desa": macro(own["ndcg_at_10"])}
+    shown |= {c.key: gain_pct(own[c.key], other[c.key]) for c in CHANGES[:2]}
+    shown |= {c.key: mean_reduction_pct(own[c.key], other[c.key]) for c in CHANGES[2:]}
+    fallback = [100 * float(cell.records["fallback"].mean()) for cell in cells]  # pyright: ignore[reportArgumentType]
+    return {**shown, "fallback": macro(fallback)}

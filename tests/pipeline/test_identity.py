@@ -1,0 +1,117 @@
+"""What enters a key: everything that changes a result, and nothing else. Test names state the invariant."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from desa_ray.config import RunConfig, parse
+from desa_ray.pipeline.graph import Builder
+from desa_ray.pipeline.stage import ancestors
+from desa_ray.store.artifacts import Store
+from jobs.settings import RUN_KEYS
+
+
+@pytest.fixture(scope="module")
+def config(scifact_slice) -> RunConfig:
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        composed = compose("config", ["dataset=beir_folder", f"dataset.path={scifact_slice}", "dataset.name=slice"])
+    plain = OmegaConf.to_container(composed, resolve=True)
+    return parse({key: plain[key] for key in RUN_KEYS})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def _keys(config: RunConfig, home: Path) -> dict[str, set[str]]:
+    """Stage name -> digests of all stages of the cell."""
+    cell = Builder(config, Store(str(home / "store")), home).cell()
+    keys: dict[str, set[str]] = {}
+    for stage in ancestors(cell.targets):
+        keys.setdefault(stage.name, set()).add(stage.key.digest)
+    return keys
+
+
+def _changed(config: RunConfig, other: RunConfig, home: Path) -> set[str]:
+    before, after = _keys(config, home), _keys(other, home)
+    return {name for name in before | after if before.get(name) != after.get(name)}
+
+
+def test_resources_do_not_affect_identity(config, home):
+    cluster = replace(
+        config.cluster,
+        kind="existing",
+        address="x:1",
+        encoders=7,
+        encoder_cpus=3,
+        encoder_gpus=1,
+        scorers=5,
+        replayers=9,
+        shard_documents=13,
+        shard_queries=5,
+        batch_size=2,
+        max_failures=9,
+        memory_gb=0.5,
+    )
+    assert _changed(config, replace(config, cluster=cluster), home) == set()
+
+
+def test_paths_and_addresses_do_not_affect_identity(config, home, tmp_path):
+    import shutil
+
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(config.dataset.path, moved)
+    other = replace(
+        config,
+        dataset=replace(config.dataset, path=str(moved)),
+        tracking=replace(config.tracking, uri="http://elsewhere"),
+        sparse=replace(config.sparse, heap="3g"),
+        experiment="other",
+    )
+    assert _changed(config, other, home) == set()
+
+
+def test_kappa_and_weights_change_only_fusion(config, home):
+    other = replace(config, fusion=replace(config.fusion, kappa=Fraction(20)))
+    assert _changed(config, other, home) == {"fusion"}
+    channels = tuple(replace(channel, weight=Fraction(1, 3)) for channel in config.method.channels)
+    other = replace(config, method=replace(config.method, channels=channels))
+    assert _changed(config, other, home) == {"fusion"}
+
+
+def test_the_encoder_changes_only_vectors_and_what_is_built_on_them(config, home):
+    other = replace(config, encoder=replace(config.encoder, max_tokens=64))
+    assert _changed(config, other, home) == {"vectors", "text_vectors", "ranking", "fusion"}
+
+
+def test_bm25_parameters_change_no_posting(config, home):
+    other = replace(config, sparse=replace(config.sparse, k1=1.2))
+    assert _changed(config, other, home) == {"ranking", "fusion"}
+
+
+def test_fewer_draws_keep_the_keys_of_those_that_stay(config, home):
+    all_draws, one = _keys(config, home), _keys(replace(config, draws=1), home)
+    assert all(one[name] <= all_draws[name] for name in one)
+
+
+def test_n_refs_reuses_generations_and_vectors(config, home):
+    assert _changed(config, replace(config, n_refs=3), home) == {"terms", "ranking", "fusion"}
+
+
+def test_a_judgment_changes_only_fusion(config, home, tmp_path):
+    import shutil
+
+    other_folder = tmp_path / "judged"
+    shutil.copytree(config.dataset.path, other_folder)
+    qrels = other_folder / "qrels" / "test.tsv"
+    lines = qrels.read_text().splitlines()
+    query = lines[1].split("\t")[0]
+    extra = next(line.split("\t")[1] for line in lines[2:] if line.split("\t")[0] != query)
+    qrels.write_text("\n".join([*lines, f"{query}\t{extra}\t1"]) + "\n")
+    other = replace(config, dataset=replace(config.dataset, path=str(other_folder)))
+    assert _changed(config, other, home) == {"qrels", "fusion"}
