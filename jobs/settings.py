@@ -23,7 +23,6 @@ RUN_KEYS = (
     "store",
     "n_refs",
     "draws",
-    "experiment",
 )
 
 

@@ -51,8 +51,8 @@ def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="session")
 def small_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """160 documents and 12 queries: for tests that must encode everything themselves."""
-    return _slice(shared, tmp_path_factory.mktemp("small"), 160, 12)
+    """100 documents and 8 queries: for tests that must encode everything themselves."""
+    return _slice(shared, tmp_path_factory.mktemp("small"), 100, 8)
 
 
 def dataset(folder: Path) -> list[str]:

@@ -17,6 +17,7 @@ from desa_ray.lines import Findings, file_blocks, numbered_lines
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 BLANKS = " \t\r\n\v\f"
+BLANK = re.compile(f"[{BLANKS}]")
 
 
 def read_run(path: Path) -> dict[str, list[str]]:
@@ -101,8 +102,23 @@ def write_run(path: Path, rankings: Mapping[str, Sequence[str]], *, tag: str) ->
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
+def write_qrels(path: Path, qrels: pl.DataFrame) -> None:
+    """Writes judgments (columns `query_id`, `doc_id`, `grade`) in the order of their rows.
+
+    Raises:
+        DesaError: an id that a TREC line cannot hold (empty, or with a blank in it).
+    """
+    lines: list[str] = []
+    for query, document, grade in qrels.select("query_id", "doc_id", "grade").iter_rows():
+        _check(query, "query id")
+        _check(document, f"query {query}: document id")
+        lines.append(f"{query} 0 {document} {grade}\n")
+    data = "".join(lines).encode()
+    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
 def _check(text: str, name: str) -> None:
-    if not text or any(blank in text for blank in BLANKS):
+    if not text or BLANK.search(text):
         raise DesaError(f"{name} {text!r} cannot be written to a TREC file", mend="use ids without blanks")
 
 

@@ -61,7 +61,7 @@ CAUSES = (
     ),
     Cause(r"xgrammar|structured.output", "the structured output backend does not work", "install xgrammar"),
     Cause(
-        r"safetensors|HeaderTooLarge|InvalidHeader|checkpoint|size mismatch|weights? .*(not initialized|missing)",
+        r"[Ss]afetensor|HeaderTooLarge|InvalidHeader|checkpoint|size mismatch|weights? .*(not initialized|missing)",
         "the model's weights cannot be read",
         "fetch the model's files again",
     ),
@@ -124,6 +124,7 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
         DesaError: it does not start; one wording a cause.
     """
     try:
+        import torch  # pyright: ignore[reportMissingImports]
         import vllm  # pyright: ignore[reportMissingImports]
         from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
 
@@ -134,7 +135,9 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
                 where="generator.device",
                 mend="check nvidia-smi and whether the installed vLLM is the build for this machine, or change it",
             )
-        if not on_cpu:
+        if on_cpu:
+            torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # whoever imported torch first, and how
+        else:
             _check_gpu(config, files)
         return vllm.LLM(**arguments(config, files.folder))
     except DesaError:

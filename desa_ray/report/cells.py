@@ -23,7 +23,7 @@ from desa_ray.types import sha256_json
 LABELS = ("dataset", "method", "generator", "encoder", "kappa", "k", "n_refs", "corpus_docs")
 REQUIRED = (
     *LABELS,
-    *("draw", "query_id", "qrels_hash", "config_hash", "fallback", "top"),
+    *("draw", "query_id", "qrels_hash", "config_hash", "fusion_key", "fallback", "top"),
     *("depth_dense", "depth_sparse", "depth_total", "sparse_support", "dense_exhausted", "sparse_exhausted"),
     *("dense_angle_deg", "ndcg_at_10", "recall_at_20"),
 )

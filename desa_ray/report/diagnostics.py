@@ -32,6 +32,11 @@ def has(study: Study, methods: Sequence[str], columns: Sequence[str]) -> bool:
     return bool(cells) and all(cell and set(columns) <= set(cell.records.columns) for cell in cells)
 
 
+def paired_mechanism(study: Study) -> bool:
+    """Whether DESA's diagnostics can be paired with its gains over Original everywhere."""
+    return has(study, ("desa",), tuple(DIAGNOSTICS)) and study.complete("original")
+
+
 @dataclass(frozen=True)
 class Transitions:
     """Macro shares in percent at one cutoff: `matrix[fixed label][complete label]`, in the order gain, tie, loss."""
@@ -186,7 +191,7 @@ def _mechanism_row(about: dict, name: str, mean: Mapping[str, float | None], fra
 
 def quartiles_table(study: Study) -> Table | None:
     """Gains by quartile of each diagnostic, quartiles within each data set, then macro; equal values stay together."""
-    if not has(study, ("desa", "original"), tuple(DIAGNOSTICS)):
+    if not paired_mechanism(study):
         return None
     rows = []
     for diagnostic, title in DIAGNOSTICS.items():
@@ -232,7 +237,7 @@ def _quartiles(draws: pl.DataFrame, diagnostic: str) -> dict[int, dict[str, floa
 
 def correlations_table(study: Study) -> Table | None:
     """Spearman over pooled query-draws, as chosen in SPEC section 9."""
-    if not has(study, ("desa", "original"), tuple(DIAGNOSTICS)):
+    if not paired_mechanism(study):
         return None
     pooled = pl.concat(
         [

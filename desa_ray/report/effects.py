@@ -78,7 +78,7 @@ def effect_rows(family: Sequence[tuple[dict[str, Value], dict[str, object], Outc
                 "detectable": paired.detectable,
             },
             {**about, "outcome": outcome.column},
-            dict.fromkeys(("effect", "ci", "detectable"), "{:.5f}" if outcome in EFFECTIVENESS else "{:.1f}"),
+            dict.fromkeys(("effect", "ci", "detectable"), "{:.5f}" if outcome.higher else "{:.1f}"),
         )
         for (first, about, outcome, paired), p_holm in zip(family, adjusted, strict=True)
     ]

@@ -7,7 +7,14 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.inference import TIE
-from desa_ray.report.diagnostics import DIAGNOSTICS, LABELS, cutoff_lengths, has, mechanism_draws, transitions
+from desa_ray.report.diagnostics import (
+    DIAGNOSTICS,
+    LABELS,
+    cutoff_lengths,
+    mechanism_draws,
+    paired_mechanism,
+    transitions,
+)
 from desa_ray.report.names import EFFECTIVENESS, NDCG, dataset_name, method_name
 from desa_ray.report.results import macro_of
 from desa_ray.report.study import Study
@@ -64,7 +71,7 @@ def transition_figure(study: Study) -> Figure | None:
 def mechanism_figure(study: Study) -> Figure | None:
     """Box plots of dense angle and sparse turnover by data set."""
     shown = ("dense_angle_deg", "turnover")
-    if not has(study, ("desa", "original"), tuple(DIAGNOSTICS)):
+    if not paired_mechanism(study):
         return None
     row, left, width, top = 34, 110, 270, 40
     svg = Svg(left + 2 * width + 70, top + row * len(study.datasets) + 50, "Dense angle and sparse turnover")

@@ -41,13 +41,14 @@ def markdown_table(table: Table) -> str:
     """A GitHub table with its title as heading: best values bold, second ones italic."""
     head = [column.title.replace("|", "\\|") for column in table.columns]
     rule = ["--:" if column.form else ":--" for column in table.columns]
-    lines = [f"## {table.title}", "", _piped(head), _piped(rule)]
+    lines = [f"## {table.title}", "", piped(head), piped(rule)]
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
-        lines.append(_piped([MARKDOWN[m].format(c.replace("|", "\\|")) for c, m in zip(cells, marks, strict=True)]))
+        lines.append(piped([MARKDOWN[m].format(c.replace("|", "\\|")) for c, m in zip(cells, marks, strict=True)]))
     return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]).rstrip() + "\n"
 
 
-def _piped(cells: Sequence[str]) -> str:
+def piped(cells: Sequence[str]) -> str:
+    """One line of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 

@@ -43,7 +43,7 @@ class Scale:
                 return found
         rough = (self.high - self.low) / count or 1
         power = 10 ** math.floor(math.log10(rough))
-        step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough)
+        step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         return [n * step for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
 

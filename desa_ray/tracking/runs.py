@@ -9,7 +9,10 @@ import math
 import os
 import re
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are
 
 PARAM_LIMIT, TAG_LIMIT = 6000, 8000
 BATCH = 90
+PROBE_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class Tracker:
         if self.local:
             artifacts.mkdir(parents=True, exist_ok=True)
         try:
+            if uri.startswith(("http://", "https://")):
+                # MLflow's own client retries for minutes before it says that nobody is there.
+                with suppress(urllib.error.HTTPError):  # somebody is, if only to refuse
+                    urllib.request.urlopen(uri, timeout=PROBE_TIMEOUT_S).close()  # noqa: S310  (the scheme is checked)
             self.client = MlflowClient(tracking_uri=uri)
             self.client.search_experiments(max_results=1)
         except (MlflowException, OSError) as error:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.desa_fixtures import summaries
 
-SMALL = ["cluster.shard_documents=20", "cluster.encoder_cpus=1", "cluster.encoders=2", "cluster.cpus=2", "draws=1"]
+SMALL = ["cluster.shard_documents=8", "cluster.encoder_cpus=1", "cluster.encoders=2", "cluster.cpus=2", "draws=1"]
 
 
 def _dataset(folder: Path) -> list[str]:
@@ -51,7 +51,7 @@ def undisturbed(small_slice, tmp_path_factory) -> str:
 def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_path):
     process = _start(tmp_path, tmp_path / "home", *_dataset(small_slice), *SMALL)
     _await_shards(tmp_path / "home", 3, process)
-    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name().startswith("ray::Worker")]
+    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name().startswith("ray::_Actor")]
     assert workers
     os.kill(workers[0].pid, signal.SIGKILL)
     assert process.wait(300) == 0, (tmp_path / "log").read_text()

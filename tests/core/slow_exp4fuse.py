@@ -7,7 +7,9 @@ Channels = Sequence[Sequence[int]]
 TENTH = Fraction(1, 10)
 
 
-def score(document: int, channels: Channels, weights: Sequence[Fraction], kappa: Fraction) -> Fraction:
+def score(
+    document: int | None, channels: Sequence[Sequence[int | None]], weights: Sequence[Fraction], kappa: Fraction
+) -> Fraction:
     """(1 + n/10) * sum of w / (kappa + rank), over the n channels that hold the document."""
     shares = [w / (kappa + c.index(document) + 1) for w, c in zip(weights, channels, strict=True) if document in c]
     return (1 + len(shares) * TENTH) * sum(shares, Fraction(0))
@@ -42,7 +44,6 @@ def _certain(channels, weights, kappa, k, read) -> bool:
     ordered = fused(seen, weights, kappa)
     if len(ordered) < k:
         return everything
-    bounds = _next(channels, weights, kappa, read)
 
     def low(document: int) -> Fraction:
         return score(document, seen, weights, kappa)
@@ -53,13 +54,12 @@ def _certain(channels, weights, kappa, k, read) -> bool:
         for own, channel in zip(seen, channels, strict=True):
             extends = document not in own and len(own) < len(channel)
             extended.append([*own, document] if extends else own)
-        return score(document, extended, weights, kappa)  # type: ignore[arg-type]
+        return score(document, extended, weights, kappa)
 
     def surely_precedes(x: int, y: int) -> bool:
         return low(x) > high(y) or (low(x) == high(y) and x < y)
 
     last = ordered[k - 1]
-    assert all(bound >= 0 for bound in bounds)
     return (
         (everything or low(last) > high(None))
         and all(surely_precedes(ordered[i], ordered[i + 1]) for i in range(k - 1))

@@ -39,10 +39,10 @@ def _append(path: Path, text: str) -> None:
 
 
 CASES = {
-    "missing path": (shutil.rmtree, ["corpus.jsonl"]),
+    "missing path": (shutil.rmtree, ["tiny", "no such folder"]),
     "malformed line": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d9", "text": \n'), ["corpus.jsonl", "4"]),
     "duplicate ids": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d1", "text": "again"}\n'), ["d1", "duplicate"]),
-    "empty corpus": (lambda f: (f / "corpus.jsonl").write_text(""), ["corpus.jsonl"]),
+    "empty corpus": (lambda f: (f / "corpus.jsonl").write_text(""), ["corpus", "empty"]),
     "unknown document": (lambda f: _append(f / "qrels" / "test.tsv", "q1\tnowhere\t1\n"), ["nowhere"]),
     "unknown query": (lambda f: _append(f / "qrels" / "test.tsv", "q9\td1\t1\n"), ["q9"]),
     "bad grade": (lambda f: _append(f / "qrels" / "test.tsv", "q1\td1\thigh\n"), ["test.tsv", "4", "high"]),
@@ -128,7 +128,7 @@ def test_empty_and_stopword_only_queries_run_and_are_counted(collection, desa, t
     done = desa("run", *common, "method=original")
     cell = json.loads(next(tmp_path.glob("outputs/*/*/summary.json")).read_text())["cells"][0]
     assert cell["n_queries"] == 4
-    assert cell["metrics"]["sparse_support"] == pytest.approx((1 + 1 + 0 + 0) / 4)
+    assert cell["metrics"]["sparse_support"] == pytest.approx((2 + 1 + 0 + 0) / 4)  # "cat" also finds "cats"
     assert "empty queries: 1" in done.stderr
     assert (tmp_path / "home" / "store" / "vectors").exists()
 
@@ -146,5 +146,5 @@ def test_exclude_self_drops_the_query_document_from_lists_and_support(collection
         records = pl.read_parquet(tmp_path / f"out-{exclude}" / "records.parquet")
         row = records.filter(pl.col("query_id") == "d0").row(0, named=True)
         support[exclude] = (row["lengths"], "d0" in row["top"])
-    assert support["false"] == ([3, 1], True)
-    assert support["true"] == ([2, 0], False)
+    assert support["false"] == ([3, 2], True)  # the other cat
+    assert support["true"] == ([2, 1], False)

@@ -55,7 +55,7 @@ def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_pat
         _await(f"http://127.0.0.1:{port}/health", server)
         uri = f"http://127.0.0.1:{port}"
         desa(
-            "run", *dataset(scifact_slice), "method=bm25", "cluster=serial", f"tracking.uri={uri}", "experiment=served"
+            "run", *dataset(scifact_slice), "method=bm25", "cluster=serial", f"tracking.uri={uri}", "tracking.experiment=served"
         )
         (cell,) = summaries(tmp_path)
         client = MlflowClient(uri)
@@ -70,7 +70,7 @@ def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_pat
 
 def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tmp_path):
     assert "run `desa run` first" in desa("ui", check=False, home=tmp_path / "empty").stderr
-    desa("run", *dataset(scifact_slice), "method=bm25", "cluster=serial", "experiment=shown")
+    desa("run", *dataset(scifact_slice), "method=bm25", "cluster=serial", "tracking.experiment=shown")
     port = _free_port()
     command = [sys.executable, "-m", "jobs", "ui", "--port", str(port)]
     server = _server(*command, cwd=tmp_path, DESA_HOME=str(tmp_path / "home"))

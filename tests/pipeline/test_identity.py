@@ -69,9 +69,8 @@ def test_paths_and_addresses_do_not_affect_identity(config, home, tmp_path):
     other = replace(
         config,
         dataset=replace(config.dataset, path=str(moved)),
-        tracking=replace(config.tracking, uri="http://elsewhere"),
+        tracking=replace(config.tracking, uri="http://elsewhere", experiment="other"),
         sparse=replace(config.sparse, heap="3g"),
-        experiment="other",
     )
     assert _changed(config, other, home) == set()
 

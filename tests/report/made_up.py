@@ -54,6 +54,7 @@ def cell(
                     "sparse_exhausted": number % 10 == 0,
                     "dense_angle_deg": own.uniform(2, 30) if prompted and not fallback else None,
                     "fallback": fallback,
+                    "fusion_key": f"{draw:064x}",
                     "top": [f"d{own.integers(documents)}" for _ in range(20)],
                     "ndcg_at_10": None if number == 1 else ndcg,
                     "recall_at_20": None if number == 1 else recall,

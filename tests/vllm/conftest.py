@@ -1,5 +1,6 @@
 """SmolLM2 on real vLLM, converted once into the environment's folder and loaded once for all tests."""
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,36 +11,25 @@ import polars as pl
 import pytest
 import yaml
 from pydantic import TypeAdapter
+from vllm_setting import CONF, PROMPT, QUERIES
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.generator_files import find_generator
 from desa_ray.engines.live_generator import generate_records
-from desa_ray.engines.prompts import Prompt, load_prompt
+from desa_ray.engines.prompts import Prompt
 from desa_ray.engines.vllm_generator import VllmGenerator
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-# Prompt 1 with fewer tokens, to save time: more outputs are cut, which serves these tests as well.
-PROMPT = replace(load_prompt("references"), max_new_tokens=96)
-QUERIES = {
-    "q1": "read a file line by line",
-    "q2": "sort a dictionary by value",
-    "q3": "parse command line arguments",
-    "q4": "compress data with gzip",
-    "q5": "regular expression groups",
-    "q6": "date arithmetic with time zones",
-}
 
 
 @pytest.fixture(scope="session")
 def model_home() -> Path:
-    pytest.importorskip("vllm", reason="needs the vLLM environment: make test-vllm")
+    if importlib.util.find_spec("vllm") is None:  # not imported here: the engine sets what it reads at import
+        pytest.skip("needs the vLLM environment: make test-vllm")
     return Path(sys.prefix) / "models"
 
 
 @pytest.fixture(scope="session")
 def smollm2() -> GeneratorConfig:
-    values = yaml.safe_load((REPOSITORY / "conf" / "generator" / "smollm2.yaml").read_text())
-    return TypeAdapter(GeneratorConfig).validate_python(values)
+    return TypeAdapter(GeneratorConfig).validate_python(yaml.safe_load(CONF.read_text()))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from conftest import PROMPT, QUERIES, REPOSITORY
+from vllm_setting import CONF, PROMPT, QUERIES
 
 from desa_ray.core.references import check_references
 from desa_ray.engines.chat import Request, Sampling
@@ -92,12 +92,14 @@ def test_free_text_prompts_work_with_the_same_engine(engine, records):
 
 
 def test_a_request_that_does_not_fit_is_an_error_and_the_engine_goes_on(engine, records, whole):
-    def ask(words: int) -> Request:
-        return Request([{"role": "user", "content": "word " * words}], 1, Sampling(200, 0.7, 0.9, 20))
+    endless = {"type": "array", "items": {"type": "string"}, "minItems": 500}
+
+    def ask(words: int, tokens: int) -> Request:
+        return Request([{"role": "user", "content": "word " * words}], 1, Sampling(tokens, 0.7, 0.9, 20), endless)
 
     for words in (3000, 950):
         with pytest.raises(DesaError, match=r"raise generator\.max_model_len \(now 1024\)"):
-            engine.generate([ask(3), ask(words)])
+            engine.generate([ask(3, 5), ask(words, 200)])
     assert records(engine, ["q2"]).row(0) == whole.row(1)
 
 
@@ -105,6 +107,7 @@ def test_a_request_that_does_not_fit_is_an_error_and_the_engine_goes_on(engine, 
 STARTS = """
 import json, sys
 from dataclasses import replace
+from pathlib import Path
 import yaml
 from pydantic import TypeAdapter
 from desa_ray.config import GeneratorConfig
@@ -141,8 +144,7 @@ def test_failed_starts_are_told_by_cause_and_another_process_gives_the_same_text
     broken = tmp_path / "broken"
     shutil.copytree(model_home / FOLDER, broken, ignore=shutil.ignore_patterns("model.safetensors", RECORD))
     (broken / "model.safetensors").write_bytes((model_home / FOLDER / "model.safetensors").read_bytes()[: 1 << 20])
-    conf = REPOSITORY / "conf" / "generator" / "smollm2.yaml"
-    command = [sys.executable, "-c", STARTS, str(conf), str(model_home), str(broken), QUERIES["q2"]]
+    command = [sys.executable, "-c", STARTS, str(CONF), str(model_home), str(broken), QUERIES["q2"]]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stderr[-3000:]

@@ -72,8 +72,8 @@ def end(process: subprocess.Popen) -> None:
 
 
 def config(url: str, **changes) -> GeneratorConfig:
-    quick = {"backoff_s": 0.05, "max_attempts": 3, "concurrency": 4}
-    return GeneratorConfig(name="server", kind="openai", model="smollm2", base_url=url, **(quick | changes))
+    settings = {"model": "smollm2", "base_url": url, "backoff_s": 0.05, "max_attempts": 3, "concurrency": 4}
+    return GeneratorConfig(name="server", kind="openai", **(settings | changes))
 
 
 def test_the_server_gives_the_records_of_the_engine(server, whole, records, tmp_path):

@@ -1,0 +1,102 @@
+"""What a record's `fusion_key` leads to in the store: texts, judgments, generated passages and complete rankings.
+
+Only the story of one query reads the store; every table and figure comes from the records. Files are found through the
+artifacts' own manifests, so nothing here knows how a stage is computed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from desa_ray.errors import DesaError
+from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.store.keys import Key
+from desa_ray.store.tables import read_array
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """One channel of one query: document numbers int32, best first, and rank (from 1) by document number."""
+
+    name: str
+    kind: str
+    weight: str
+    docs: np.ndarray
+
+    def ranks(self) -> dict[int, int]:
+        return {number: rank for rank, number in enumerate(self.docs.tolist(), 1)}
+
+
+class StoredFusion:
+    """Everything that went into one fused ranking, read on demand.
+
+    Args:
+        store: where the run kept its artifacts.
+        digest: a record's `fusion_key`.
+
+    Raises:
+        DesaError: the store does not hold it.
+    """
+
+    def __init__(self, store: Store, digest: str):
+        self.store = store
+        self.key = self._find("fusion", digest)
+        self.queries = self._table("queries", self.key.inputs["queries"])
+        self.corpus = self._table("corpus", self.key.inputs["corpus"])
+        self.qrels = self._table("qrels", self.key.inputs["qrels"])
+
+    def row(self, query: str) -> int:
+        return self.queries["id"].to_list().index(query)
+
+    def rankings(self, query: str) -> list[Ranking]:
+        """The channels of the method in their order."""
+        row = self.row(query)
+        return [
+            Ranking(
+                channel["name"],
+                channel["kind"],
+                channel["weight"],
+                self._ranking(self.key.inputs[f"channel:{channel['name']}"], row),
+            )
+            for channel in self.key.params["channels"]
+        ]
+
+    def generated(self, query: str) -> dict[str, list[str]]:
+        """The prompts' texts for the query, by prompt."""
+        found = {}
+        for role, digest in self.key.inputs.items():
+            if role.startswith("generation:"):
+                table = self._table("generation", digest)
+                found[role.removeprefix("generation:")] = table.filter(pl.col("query_id") == query)["texts"][
+                    0
+                ].to_list()
+        return found
+
+    def grades(self, query: str) -> dict[str, int]:
+        """Positive judgments of the query by document id."""
+        own = self.qrels.filter((pl.col("query_id") == query) & (pl.col("grade") > 0))
+        return dict(own.select("doc_id", "grade").iter_rows())
+
+    def _find(self, stage: str, digest: str) -> Key:
+        entry = self.store.find(stage, digest)
+        if entry is None or entry.key is None:
+            mend = "name the store of that run with store.root, or run the cell again"
+            raise DesaError(f"stage {stage} {digest[:12]} is not in the store", where="store.root", mend=mend)
+        return entry.key
+
+    def _artifact(self, stage: str, digest: str) -> Artifact:
+        return self.store.artifact(self._find(stage, digest))
+
+    def _table(self, stage: str, digest: str) -> pl.DataFrame:
+        artifact = self._artifact(stage, digest)
+        names = [name for name in artifact.parts() if name.startswith("part-")]
+        return pl.concat([pl.read_parquet(artifact.read_part(name)) for name in names])
+
+    def _ranking(self, digest: str, row: int) -> np.ndarray:
+        artifact = self._artifact("ranking", digest)
+        edges = artifact.manifest()["layout"]["bounds"]
+        part = int(np.searchsorted(edges, row, side="right")) - 1
+        lengths = pl.read_parquet(artifact.read_part(f"queries-{part:05d}.parquet"))["length"].to_numpy()
+        start, place = int(lengths[: row - edges[part]].sum()), row - edges[part]
+        return np.asarray(read_array(artifact, f"docs-{part:05d}.npy")[start : start + int(lengths[place])])

@@ -1,0 +1,118 @@
+"""Compare TREC runs with the paper's statistics: `desa compare a.trec b.trec --qrels Q`."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+
+from desa_ray.core.inference import paired_outcomes
+from desa_ray.core.metrics import evaluate, parse_measures
+from desa_ray.core.resampling import RESAMPLES
+from desa_ray.data.trec import read_qrels, read_run
+from desa_ray.errors import DesaError
+from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows
+from desa_ray.report.names import Outcome
+from desa_ray.report.render import rich_table
+from desa_ray.report.table import Column, Row, Table, Value
+from jobs.console import note
+from jobs.fuse import run_names
+
+MEASURES = ("nDCG@10", "R@20")
+
+
+def main(argv: list[str]) -> int:
+    """Prints the runs' means and the first run's paired tests against each other one; returns 0."""
+    arguments = _parser().parse_args(argv)
+    if arguments.resamples < 1 or arguments.seed < 0:
+        raise DesaError("--resamples must be at least 1 and --seed at least 0")
+    parse_measures(arguments.measures)
+    runs = dict(zip(run_names(arguments.runs), (read_run(path) for path in arguments.runs), strict=True))
+    values = run_values(runs, read_qrels(arguments.qrels), arguments.measures)
+    tables = compare_tables(values, arguments.measures, arguments.resamples, arguments.seed)
+    console = Console(width=None if Console().is_terminal else 160)
+    for table in tables:
+        console.print(rich_table(table))
+    if arguments.out is not None:
+        _write(arguments.out, tables, values)
+    return 0
+
+
+def run_values(
+    runs: Mapping[str, Mapping[str, Sequence[str]]], qrels: pl.DataFrame, measures: Sequence[str]
+) -> dict[str, pl.DataFrame]:
+    """Run -> `query_id` and one column a measure, for every query with a positive judgment, in order of the ids.
+
+    A judged query that a run lacks scores the measure's default, 0, in it.
+    """
+    judged = qrels.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
+    if not judged:
+        raise DesaError("no query has a positive judgment", where="--qrels")
+    found = {}
+    for name, run in runs.items():
+        if not any(query in run for query in judged):
+            raise DesaError(
+                "has none of the judged queries", where=f"run {name}", mend="are run and qrels of one kind?"
+            )
+        if lacking := sum(query not in run for query in judged):
+            note(f"{name} lacks {lacking} of {len(judged)} judged queries: they score 0")
+        if further := sum(query not in set(judged) for query in run):
+            note(f"{name} has {further} queries without a positive judgment: left out")
+        values = evaluate(qrels, {query: run.get(query, []) for query in judged}, measures)
+        found[name] = values.pivot("measure", index="query_id", values="value").sort("query_id")
+    return found
+
+
+def compare_tables(
+    values: Mapping[str, pl.DataFrame], measures: Sequence[str], resamples: int = RESAMPLES, seed: int = 0
+) -> list[Table]:
+    """The runs' means, and the first run against every other one: one Holm family of all measures each."""
+    first, *others = values
+    queries = values[first].height
+    rows = [Row({"run": name, **{m: _mean(own[m]) for m in measures}}, {"run": name}) for name, own in values.items()]
+    columns = (Column("run", "run"), *(Column(m, m, "{:.4f}", "high") for m in measures))
+    tables = [Table("runs", f"Means over {queries} judged queries", columns, rows)]
+    effects = []
+    for other in others:
+        changes = np.stack([(values[first][m] - values[other][m]).to_numpy() for m in measures], axis=1)
+        found = paired_outcomes([changes], resamples, seed)
+        name: dict[str, Value] = {"other": other}
+        outcomes = [Outcome(m, m, "{:.5f}", higher=True) for m in measures]
+        effects += effect_rows([(name, {"other": other}, o, p) for o, p in zip(outcomes, found, strict=True)])
+    if effects:
+        columns = (Column("other", f"{first} against"), Column("outcome", "measure"), *EFFECT_COLUMNS)
+        notes = [f"{resamples} bootstrap samples and sign flips, seed {seed}; Holm over the measures of each pair"]
+        tables.append(Table("effects", f"{first}: paired tests", columns, effects, notes))
+    return tables
+
+
+def _mean(values: pl.Series) -> float:
+    return float(values.to_numpy().mean())
+
+
+def _write(folder: Path, tables: Sequence[Table], values: Mapping[str, pl.DataFrame]) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in tables:
+            table.frame().write_csv(folder / f"{table.name}.csv")
+            table.frame().write_parquet(folder / f"{table.name}.parquet")
+        queries = pl.concat([own.with_columns(run=pl.lit(name)) for name, own in values.items()])
+        queries.write_csv(folder / "queries.csv")
+    except OSError as error:
+        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
+    note(f"wrote runs, effects and queries to {folder}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="desa compare", description=__doc__)
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz; the first is tested"
+    )
+    parser.add_argument("--qrels", required=True, type=Path, metavar="Q", help="TREC judgments, plain or .gz")
+    parser.add_argument("--measures", nargs="+", default=list(MEASURES), metavar="M", help="names of ir_measures")
+    parser.add_argument("--resamples", type=int, default=RESAMPLES, help=f"bootstrap samples and flips ({RESAMPLES})")
+    parser.add_argument("--seed", type=int, default=0, help="of all resamples (0)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where runs.*, effects.* and queries.csv go")
+    return parser

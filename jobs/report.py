@@ -1,0 +1,195 @@
+"""Tables, figures and a page from query records, or one query's story (Hydra overrides)."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass
+from rich.console import Console
+from rich.markdown import Markdown
+
+from desa_ray.config import STRICT, StoreConfig, TrackingConfig, checked
+from desa_ray.data.trec import write_qrels, write_run
+from desa_ray.errors import DesaError, listed
+from desa_ray.report.build import Report, build_report, write_report
+from desa_ray.report.effects import Sampling
+from desa_ray.report.load import FILE, load_records
+from desa_ray.report.published import Published
+from desa_ray.report.render import rich_table
+from desa_ray.report.stored import StoredFusion
+from desa_ray.report.story import Story
+from desa_ray.report.study import Study
+from desa_ray.store.artifacts import Store
+from desa_ray.types import sha256_json
+from jobs.app import hydra_app, output_folder
+from jobs.console import note
+from jobs.outputs import write_json
+from jobs.settings import home, store_root, tracking_uri
+
+
+def _texts(value: Any) -> Any:
+    """One item as a list of one; Hydra reads digits as numbers."""
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    return [str(item) for item in items]
+
+
+def _text(value: Any) -> Any:
+    return None if value is None else str(value)
+
+
+Texts = Annotated[list[str], BeforeValidator(_texts)]
+Text = Annotated[str | None, BeforeValidator(_text)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class PrimaryConfig:
+    encoder: Text
+    generator: Text
+    kappa: Text
+    k: int | None
+    n_refs: int | None
+
+
+@dataclass(frozen=True, config=STRICT)
+class StoryConfig:
+    dataset: Text
+    method: str
+    draw: Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class ReportConfig:
+    """conf/report.yaml, checked."""
+
+    tracking: TrackingConfig
+    store: StoreConfig
+    runs: Texts
+    sweep: Text
+    records: Texts
+    methods: Texts
+    datasets: Texts
+    primary: PrimaryConfig
+    resamples: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
+    trec: bool
+    query: Text
+    story: StoryConfig
+    compare: dict[str, Any] | None = None
+
+    @property
+    def sources(self) -> list[str]:
+        return [*self.runs, *([self.sweep] if self.sweep else []), *self.records]
+
+
+def newest_records() -> Path:
+    """The folder of the newest sweep or run below the output folder."""
+    outputs = Path(os.environ.get("DESA_OUTPUTS") or "outputs")
+    found = max(outputs.rglob(FILE), key=lambda file: file.stat().st_mtime_ns, default=None)
+    if found is None:
+        raise DesaError(
+            "no records yet", where=str(outputs), mend="`desa run` first, or name runs=, sweep= or records="
+        )
+    return found.parent.parent if found.relative_to(outputs).parts[0] == "sweeps" else found.parent
+
+
+def gather(config: ReportConfig) -> Study:
+    """The study of the records that the configuration names."""
+    sources: Sequence[str | Path] = config.sources
+    if not sources:
+        sources = [newest_records()]
+        note(f"records: {sources[0]}")
+    records = load_records(sources, tracking_uri=config.tracking.uri)
+    primary = {name: getattr(config.primary, name) for name in ("encoder", "generator", "kappa", "k", "n_refs")}
+    return Study(records, primary=primary, methods=config.methods, datasets=config.datasets)
+
+
+def make_report(config: ReportConfig, folder: Path) -> Report:
+    """Write the report below `folder`, show its tables, and log it."""
+    study = gather(config)
+    published = Published(config.compare) if config.compare else None
+    report = build_report(study, Sampling(config.resamples, config.seed), published)
+    write_report(report, folder)
+    if config.trec:
+        export_trec(study, folder / "trec", config.store)
+    console = Console(width=None if Console().is_terminal else 190)
+    for table in (table for table in report.all_tables() if not table.detail):
+        console.print(rich_table(table), end="\n\n")
+    for line in report.notes:
+        note(line)
+    if config.tracking.enabled:
+        note(f"MLflow run: {_log(config, report, folder)}")
+    note(f"report: {folder / 'index.html'}")
+    return report
+
+
+def _log(config: ReportConfig, report: Report, folder: Path) -> str:
+    from desa_ray.tracking.reports import log_report
+    from desa_ray.tracking.runs import Tracker
+
+    uri = tracking_uri(config.tracking)
+    home().mkdir(parents=True, exist_ok=True)
+    tracker = Tracker(uri, home() / "mlartifacts")
+    write_json(home() / "last_tracking.json", {"uri": uri})
+    tags = {"sha256.records": sha256_json([row.values["records_sha256"] for row in report.cells.rows])}
+    return log_report(tracker, config.tracking.experiment, folder, report.facts, tags)
+
+
+def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
+    """Top lists as `DATASET/METHOD.drawN.trec`, judgments as `DATASET/qrels.txt`, of the main setting."""
+    artifacts = Store(store_root(store))
+    for dataset in study.datasets:
+        place = folder / dataset
+        place.mkdir(parents=True, exist_ok=True)
+        for method in study.methods:
+            cell = study.cell(dataset, method)
+            for draw in cell.records.partition_by("draw", maintain_order=True) if cell else []:
+                name = f"{method.replace(' ', '-')}.draw{draw['draw'][0]}"
+                rankings = dict(draw.sort("query_id").select("query_id", "top").iter_rows())
+                write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
+        keys = {key for cell in study.cells if cell.dataset == dataset for key in cell.records["fusion_key"]}
+        stored = [key for key in sorted(keys) if artifacts.find("fusion", key)]
+        if stored:
+            write_qrels(place / "qrels.txt", StoredFusion(artifacts, stored[0]).qrels)
+        else:
+            note(f"{dataset}: no judgments written, the store {store_root(store)} does not have them")
+
+
+def tell_story(config: ReportConfig, folder: Path) -> str:
+    """Write `story.md` about one query and show it."""
+    study = gather(config)
+    query, method = str(config.query), config.story.method
+    datasets = [config.story.dataset] if config.story.dataset else study.datasets
+    known = [name for name in datasets if (cell := study.cell(name, method)) and query in cell.queries]
+    if len(known) != 1:
+        what = f"{listed(known)} have a query {query}" if known else f"no cell of {method} has a query {query}"
+        mend = "choose one with story.dataset=" if known else "see story.method= and story.dataset="
+        raise DesaError(what, where="query", mend=mend)
+    store = Store(store_root(config.store))
+    rows = []
+    for name, draw in (("original", 0), (method, config.story.draw)):
+        cell = study.cell(known[0], name)
+        own = [] if cell is None else [r for r in cell.records.iter_rows(named=True) if r["query_id"] == query]
+        row = next((r for r in own if r["draw"] == draw), None)
+        if row is None:
+            raise DesaError(f"no record of {name}, draw {draw}", where=f"query {query}", mend="add the run that has it")
+        rows.append({**row, "kappa": study.setting.kappa, "method": name, "dataset": known[0]})
+    stores = (StoredFusion(store, rows[0]["fusion_key"]), StoredFusion(store, rows[1]["fusion_key"]))
+    text = Story(rows[0], rows[1], stores).markdown()
+    (folder / "story.md").write_text(text, encoding="utf-8")
+    Console(width=None if Console().is_terminal else 160).print(Markdown(text))
+    note(f"story: {folder / 'story.md'}")
+    return text
+
+
+def _task(config: DictConfig) -> None:
+    plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    options = checked(ReportConfig, plain)
+    (make_report if options.query is None else tell_story)(options, output_folder())
+
+
+def main(arguments: list[str]) -> int:
+    """`desa report [runs=...|sweep=...|records=...] [query=ID]`."""
+    return hydra_app("report", "report", arguments, _task)

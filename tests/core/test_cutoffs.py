@@ -1,0 +1,51 @@
+"""Fixed cutoffs: fusing prefixes, against fusing them plainly, and what a cutoff does to a case worked by hand."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from desa_ray.core.cutoffs import CUTOFFS, cut, prefix_tops
+from desa_ray.core.fusions import FUSIONS
+
+ONE = Fraction(1)
+ORDER = FUSIONS["rrf"].order
+
+
+def arrays(channels):
+    return [np.array(channel, np.int32) for channel in channels]
+
+
+def test_the_cutoffs_are_the_papers():
+    assert CUTOFFS == (10, 20, 50, 100, 200, 500, 1000)
+
+
+def test_a_cutoff_takes_away_the_share_of_a_deep_rank_and_turns_the_order():
+    # kappa 0. Complete: 9 has 1 + 1/3, 1 has 1/2 + 1/2, 4 has 1. At L = 2, 9 loses its 1/3 and ties with 1 and 4.
+    tops = prefix_tops(ORDER, arrays([[9, 1], [4, 1, 9]]), [ONE, ONE], Fraction(0), 3, [1, 2, 3, 1000])
+    assert [top.tolist() for top in tops] == [[4, 9], [1, 4, 9], [9, 1, 4], [9, 1, 4]]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.data())
+def test_prefixes_fuse_as_if_they_were_the_whole_and_a_long_cutoff_is_the_complete_fusion(data):
+    size = data.draw(st.integers(0, 30))
+    documents = data.draw(st.permutations(range(0, 3 * size, 3)))
+    channels = arrays([data.draw(st.permutations(documents))[: data.draw(st.integers(0, size))] for _ in range(3)])
+    weights = [Fraction(1, 4), ONE, ONE]
+    for name, fusion in FUSIONS.items():
+        tops = prefix_tops(fusion.order, channels, weights, Fraction(0), 5, [1, 4, 30])
+        for top, length in zip(tops, [1, 4, 30], strict=True):
+            assert top.tolist() == fusion.order(cut(channels, length), weights, Fraction(0), 5).tolist(), name
+        assert tops[-1].tolist() == fusion.order(channels, weights, Fraction(0), 5).tolist()
+
+
+def test_no_cutoffs_no_tops():
+    assert prefix_tops(ORDER, arrays([[1]]), [ONE], Fraction(1), 3, []) == []
+
+
+@pytest.mark.parametrize("length", [None, 2, 99])
+def test_cut_keeps_heads(length):
+    assert [own.tolist() for own in cut(arrays([[3, 1, 2], []]), length)] == [[3, 1, 2][:length], []]

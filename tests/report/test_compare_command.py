@@ -1,0 +1,173 @@
+"""`desa compare` on published TREC-COVID runs: effectiveness as pytrec_eval and ranx have it, statistics as scipy's.
+
+No judgments come with the runs, so these tests make some: a document of the top 100 of any run is relevant (grade 1 or
+2) by the SHA-256 of topic and document. They say nothing about the runs; every tool gets the same.
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+import pytrec_eval
+from scipy import stats
+
+from desa_ray.data.trec import read_qrels, read_run, write_qrels, write_run
+from desa_ray.errors import DesaError
+from jobs.compare import compare_tables, main, run_values
+
+NAMES = ("r2.abstract", "r2.fulltext", "r2.paragraph", "r2.rrf60")
+MEASURES = ("nDCG@10", "R@20")
+
+
+def grade(topic: str, document: str) -> int:
+    value = hashlib.sha256(f"{topic} {document}".encode()).digest()[0]
+    return 2 if value < 20 else 1 if value < 70 else -1 if value < 80 else 0
+
+
+@pytest.fixture(scope="module")
+def files(shared, tmp_path_factory):
+    """Paths of the runs and of the made judgments; one topic has no positive judgment, one stands in no run."""
+    folder = shared / "data" / "treccovid-runs"
+    runs = {name: folder / f"{name}.trec.gz" for name in NAMES}
+    pooled: dict[str, set[str]] = {}
+    for path in runs.values():
+        for topic, documents in read_run(path).items():
+            pooled.setdefault(topic, set()).update(documents[:100])
+    rows = [(t, d, 0 if t == "7" else grade(t, d)) for t in sorted(pooled) for d in sorted(pooled[t])]
+    rows.append(("nowhere", "d", 1))
+    qrels = tmp_path_factory.mktemp("qrels") / "qrels.txt.gz"
+    write_qrels(qrels, pl.DataFrame(rows, ["query_id", "doc_id", "grade"], orient="row"))
+    return runs, qrels
+
+
+@pytest.fixture(scope="module")
+def values(files):
+    runs, qrels = files
+    return run_values({name: read_run(path) for name, path in runs.items()}, read_qrels(qrels), MEASURES)
+
+
+def plain(qrels) -> dict[str, dict[str, int]]:
+    grades: dict[str, dict[str, int]] = {}
+    for query, document, value in read_qrels(qrels).iter_rows():
+        grades.setdefault(query, {})[document] = max(value, 0)
+    return {query: own for query, own in grades.items() if any(own.values())}
+
+
+def written(path, tmp_path) -> dict[str, dict[str, float]]:
+    """A run as our own export has it, read back by splitting its lines: scores strictly decrease."""
+    target = tmp_path / "run.trec"
+    write_run(target, read_run(path), tag="t")
+    scores: dict[str, dict[str, float]] = {}
+    for line in target.read_text().splitlines():
+        query, _, document, _, score, _ = line.split()
+        scores.setdefault(query, {})[document] = float(score)
+    return scores
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_effectiveness_equals_pytrec_eval(files, values, name, tmp_path):
+    runs, qrels = files
+    evaluator = pytrec_eval.RelevanceEvaluator(plain(qrels), {"ndcg_cut.10", "recall.20"})
+    theirs = evaluator.evaluate(written(runs[name], tmp_path))
+    ours = values[name].rows_by_key("query_id", named=True, unique=True)
+    assert len(theirs) == 34
+    for query, expected in theirs.items():
+        assert ours[query]["nDCG@10"] == pytest.approx(expected["ndcg_cut_10"], abs=1e-12)
+        assert ours[query]["R@20"] == pytest.approx(expected["recall_20"], abs=1e-12)
+    assert set(ours) == {*theirs, "nowhere"}
+    assert (ours["nowhere"]["nDCG@10"], ours["nowhere"]["R@20"]) == (0, 0)
+
+
+RANX = """
+import json, sys
+from ranx import Qrels, Run, evaluate
+judged, runs = json.load(open(sys.argv[1]))
+found = {}
+for name, scores in runs.items():
+    run = Run(scores)
+    evaluate(Qrels(judged), run, ["ndcg@10", "recall@20"])
+    found[name] = {metric: {q: float(v) for q, v in own.items()} for metric, own in run.scores.items()}
+print(json.dumps(found))
+"""
+
+
+def test_effectiveness_equals_ranx(files, values, tmp_path):
+    runs, qrels = files
+    judged = {query: own for query, own in plain(qrels).items() if query != "nowhere"}
+    given = {name: {q: own for q, own in written(runs[name], tmp_path).items() if q in judged} for name in NAMES}
+    (tmp_path / "given.json").write_text(json.dumps([judged, given]))
+    done = subprocess.run(
+        [sys.executable, "-c", RANX, str(tmp_path / "given.json")],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # compiling its metrics takes a minute, running them does not
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name, theirs in json.loads(done.stdout.splitlines()[-1]).items():
+        ours = values[name].filter(pl.col("query_id") != "nowhere").rows_by_key("query_id", named=True, unique=True)
+        for query in judged:
+            assert ours[query]["nDCG@10"] == pytest.approx(theirs["ndcg@10"][query], abs=1e-12)
+            assert ours[query]["R@20"] == pytest.approx(theirs["recall@20"][query], abs=1e-12)
+
+
+def test_statistics_are_the_reports_and_agree_with_scipy(values):
+    means, effects = compare_tables(values, MEASURES, 10_000, 0)
+    for row in means.rows:
+        own = values[row.about["run"]]
+        assert [row.values[m] for m in MEASURES] == pytest.approx([own[m].mean() for m in MEASURES])
+    for row in effects.rows:
+        measure = row.about["outcome"]
+        change = (values[NAMES[0]][measure] - values[row.about["other"]][measure]).to_numpy()
+        theirs = stats.permutation_test(
+            (change,), np.mean, permutation_type="samples", n_resamples=10_000, rng=np.random.default_rng(0)
+        ).pvalue
+        assert row.values["p"] == pytest.approx(theirs, abs=0.03)
+        assert row.values["effect"] == pytest.approx(change.mean())
+        assert row.values["p_holm"] >= row.values["p"] > 0
+    assert len(effects.rows) == 3 * 2
+
+
+def test_the_command_prints_and_writes_what_it_computed(files, tmp_path, capsys):
+    runs, qrels = files
+    pair = [str(runs["r2.rrf60"]), str(runs["r2.abstract"])]
+    assert main([*pair, "--qrels", str(qrels), "--resamples", "500", "--seed", "4", "--out", str(tmp_path / "o")]) == 0
+    shown = capsys.readouterr()
+    assert "Means over 35 judged queries" in shown.out
+    assert "lacks 1 of 35 judged queries: they score 0" in shown.err
+    assert "has 1 queries without a positive judgment: left out" in shown.err
+    effects = pl.read_csv(tmp_path / "o" / "effects.csv")
+    assert effects["outcome"].to_list() == list(MEASURES)
+    queries = pl.read_csv(tmp_path / "o" / "queries.csv")
+    first = queries.filter(pl.col("run") == "r2.rrf60")["nDCG@10"].mean()
+    second = queries.filter(pl.col("run") == "r2.abstract")["nDCG@10"].mean()
+    assert effects["effect"][0] == pytest.approx(first - second)
+
+
+def test_runs_and_judgments_of_different_kinds_are_refused(files, tmp_path):
+    runs, qrels = files
+    other = tmp_path / "other.trec"
+    write_run(other, {"unknown": ["d"]}, tag="t")
+    with pytest.raises(DesaError, match="has none of the judged queries"):
+        main([str(other), str(runs["r2.rrf60"]), "--qrels", str(qrels)])
+    nothing = tmp_path / "nothing.txt"
+    write_qrels(nothing, pl.DataFrame({"query_id": ["1"], "doc_id": ["d"], "grade": [0]}))
+    with pytest.raises(DesaError, match="no query has a positive judgment"):
+        main([str(runs["r2.rrf60"]), "--qrels", str(nothing)])
+    with pytest.raises(DesaError, match="at least 1"):
+        main([str(other), "--qrels", str(qrels), "--resamples", "0"])
+
+
+def test_written_judgments_come_back_and_ids_with_blanks_are_refused(tmp_path):
+    rows = pl.DataFrame({"query_id": ["q", "q", "é"], "doc_id": ["a", "b", "😀"], "grade": [1, -1, 2]})
+    for name in ("q.txt", "q.txt.gz"):
+        write_qrels(tmp_path / name, rows)
+        assert read_qrels(tmp_path / name).rows() == rows.rows()
+    assert gzip.decompress((tmp_path / "q.txt.gz").read_bytes()) == (tmp_path / "q.txt").read_bytes()
+    with pytest.raises(DesaError, match="cannot be written to a TREC file"):
+        write_qrels(tmp_path / "q.txt", rows.with_columns(doc_id=pl.lit("a b")))

@@ -1,0 +1,111 @@
+"""What may be compared with what: equal cells are one, differing ones are refused with what differs."""
+
+import polars as pl
+import pytest
+
+from desa_ray.errors import DesaError
+from desa_ray.report.results import main_table
+from desa_ray.report.study import Study
+from tests.report.made_up import MEANS, cell, study_records
+
+
+def test_a_cell_given_twice_is_one_cell_whatever_further_measures_it_has():
+    records = study_records(("scifact",), ("original", "desa"))
+    again = cell("scifact", "desa", mean=MEANS["desa"]).with_columns(
+        config_hash=pl.lit("other"), recall_at_100=pl.col("recall_at_20")
+    )
+    study = Study(pl.concat([records, again], how="diagonal_relaxed"))
+    assert [c.method for c in study.cells] == ["desa", "original"]
+    assert "recall_at_100" in study.cell("scifact", "desa").records.columns
+
+
+def test_the_order_of_loading_leaves_no_trace():
+    frames = [cell("scifact", method) for method in ("original", "desa", "hyde")]
+    descriptions = [
+        [c.describe() for c in Study(pl.concat(order, how="diagonal_relaxed")).cells]
+        for order in (frames, frames[::-1])
+    ]
+    assert descriptions[0] == descriptions[1]
+
+
+def refusal(*frames, **options) -> str:
+    with pytest.raises(DesaError) as refused:
+        Study(pl.concat(frames, how="diagonal_relaxed"), **options)
+    return str(refused.value)
+
+
+def test_two_runs_of_one_cell_with_different_numbers_are_named():
+    one, two = (cell("scifact", "desa", seed=s).with_columns(source=pl.lit(f"folder{s}")) for s in (0, 1))
+    said = refusal(one, two.with_columns(config_hash=pl.lit("x")))
+    assert "scifact/desa" in said
+    assert "folder0" in said
+    assert "folder1" in said
+
+
+def test_other_queries_are_named():
+    fewer = cell("scifact", "desa", queries=[f"q{n}" for n in range(28)])
+    said = refusal(cell("scifact", "original"), cell("scifact", "shared"), fewer)
+    assert "scifact/desa" in said
+    assert "lacks 2 queries: q28, q29" in said
+
+
+def test_other_judgments_and_another_k_are_told():
+    said = refusal(cell("scifact", "original"), cell("scifact", "shared"), cell("scifact", "desa", qrels_hash="new"))
+    assert "other judgments" in said
+    said = refusal(cell("scifact", "original"), cell("scifact", "desa", k=10))
+    assert "K 10, 20" in said
+    assert "primary.k=" in said
+    study = Study(pl.concat([cell("scifact", "original"), cell("scifact", "desa", k=10)]), primary={"k": 20})
+    assert study.methods == ["original"]
+
+
+def test_a_query_without_all_draws_is_told():
+    records = cell("scifact", "desa")
+    said = refusal(records.filter((pl.col("query_id") != "q3") | (pl.col("draw") != 2)))
+    assert "1 of 30 queries lack a draw or have one twice: q3" in said
+
+
+def test_other_tables_are_no_query_records():
+    assert "no query records" in refusal(pl.DataFrame({"a": [1]}))
+    assert "no query records" in refusal(study_records(("scifact",), ("original",)).drop("depth_dense"))
+    assert "there are no query records" in refusal(cell("scifact", "original").clear())
+
+
+def test_unknown_choices_list_what_there_is():
+    records = cell("scifact", "original")
+    assert "there are: original" in refusal(records, methods=["desaa"])
+    assert "there are: minilm_l6" in refusal(records, primary={"encoder": "bge_small"})
+
+
+def test_the_main_setting_is_kappa_60_most_references_and_what_most_cells_have():
+    records = pl.concat(
+        [
+            study_records(("scifact",), ("original", "shared", "desa")),
+            study_records(("scifact",), ("original", "desa"), kappa="2"),
+            cell("scifact", "desa", n_refs=1),
+            study_records(("scifact",), ("original", "desa"), encoder="a_encoder"),
+        ],
+        how="diagonal_relaxed",
+    )
+    study = Study(records)
+    assert (study.setting.kappa, study.setting.n_refs, study.setting.encoder) == ("60", 5, "minilm_l6")
+    assert any("kappa 60; also there: 2" in note for note in study.notes)
+    assert Study(records, primary={"kappa": "2"}).setting.kappa == "2"
+
+
+def test_stand_in_texts_make_another_method():
+    stand_in = cell("scifact", "hyde", generator="recorded:hyde<-references", seed=3)
+    study = Study(pl.concat([cell("scifact", "original"), cell("scifact", "hyde"), stand_in]))
+    assert study.methods == ["original", "hyde", "hyde on references"]
+    assert study.setting.generator == "recorded"
+
+
+def test_a_macro_is_over_all_data_sets_or_there_is_none():
+    records = pl.concat(
+        [study_records(methods=("original", "desa")), cell("scifact", "shared")], how="diagonal_relaxed"
+    )
+    table = main_table(Study(records))
+    values = {row.about["method"]: row.values["ndcg_at_10"] for row in table.rows}
+    assert values["shared"] is None
+    assert values["desa"] is not None
+    assert any("Shared has no macro: it was not run on FiQA" in note for note in table.notes)

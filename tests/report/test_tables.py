@@ -1,0 +1,221 @@
+"""Every table against numbers derived by hand from a few records, or by another route from many."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from desa_ray.core.inference import holm
+from desa_ray.report.comparisons import (
+    external_table,
+    operator_controls_tables,
+    primary_tests_table,
+    qudar_effects_table,
+    qudar_weights_table,
+)
+from desa_ray.report.diagnostics import (
+    correlations_table,
+    cutoff_tables,
+    mechanism_draws,
+    mechanism_table,
+    quartiles_table,
+)
+from desa_ray.report.effects import Sampling
+from desa_ray.report.names import NDCG
+from desa_ray.report.results import main_table
+from desa_ray.report.robustness import ablations_table, robustness_table
+from desa_ray.report.study import Study
+from tests.report.made_up import cell, everything, study_records
+
+FAST = Sampling(resamples=400, seed=1)
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return Study(everything())
+
+
+def few(method: str, values: dict[str, list], draws: int = 1) -> pl.DataFrame:
+    """A cell of two queries with these values, one a (draw, query)."""
+    records = cell("scifact", method, queries=["a", "b"], draws=draws)
+    return records.with_columns(pl.Series(name, own, strict=False) for name, own in values.items())
+
+
+def rows(table) -> list[dict]:
+    return [dict(row.values) for row in table.rows]
+
+
+def test_shallower_in_both_compares_draw_averaged_depths():
+    original = few("original", {"depth_dense": [10, 10], "depth_sparse": [10, 10]})
+    # Query a: means 9 and 9, though one draw is deeper. Query b: equal in the dense channel.
+    desa = few("desa", {"depth_dense": [12, 10, 6, 10], "depth_sparse": [9, 1, 9, 1]}, draws=2)
+    table = main_table(Study(pl.concat([original, desa], how="diagonal_relaxed")))
+    found = {row.about["method"]: row.values.get("both_shallower") for row in table.rows}
+    assert found == {"original": None, "desa": 50.0}
+
+
+def test_queries_without_a_positive_judgment_count_in_depths_only():
+    original = few("original", {"ndcg_at_10": [0.5, None], "depth_dense": [10, 30]})
+    desa = few("desa", {"ndcg_at_10": [0.6, None], "depth_dense": [8, 20]})
+    study = Study(pl.concat([original, desa], how="diagonal_relaxed"))
+    found = {row.about["outcome"]: row.values for row in primary_tests_table(study, FAST).rows}
+    assert found["ndcg_at_10"]["effect"] == pytest.approx(0.1)
+    assert found["ndcg_at_10"]["wins"] == 1
+    assert found["depth_dense"]["effect"] == pytest.approx((2 + 10) / 2)
+    assert found["depth_dense"]["wins"] == 2
+
+
+def test_primary_families_are_adjusted_a_comparator_at_a_time(study):
+    table = primary_tests_table(study, FAST)
+    for comparator in ("original", "shared"):
+        own = [row.values for row in table.rows if row.about["comparator"] == comparator]
+        assert len(own) == 4
+        assert [v["p_holm"] for v in own] == pytest.approx(holm([v["p"] for v in own]))
+        assert all(v["ci"][0] <= v["effect"] <= v["ci"][1] for v in own)
+        assert all(v["wins"] + v["ties"] + v["losses"] in (68, 70) for v in own)
+
+
+def test_operator_effects_are_proposed_minus_control_in_families_of_two(study):
+    _, effects = operator_controls_tables(study, FAST)
+    own = [row for row in effects.rows if row.about["control"] == "Dense residual"]
+    means = {m: np.mean(study.dataset_means(m, NDCG.column)) for m in ("dense_only", "contextual_dense")}
+    assert own[0].values["effect"] == pytest.approx(means["dense_only"] - means["contextual_dense"])
+    assert [r.values["p_holm"] for r in own] == pytest.approx(holm([r.values["p"] for r in own]))
+
+
+def test_qudars_depth_comparisons_are_a_family_of_their_own_and_its_reduction_one_minus_a_ratio_of_macros(study):
+    table = qudar_effects_table(study, FAST)
+    depths = [row for row in table.rows if row.about["outcome"] == "depth_total"]
+    assert [r.values["p_holm"] for r in depths] == pytest.approx(holm([r.values["p"] for r in depths]))
+    macros = [np.mean(study.dataset_means(m, "depth_total")) for m in ("desa", "qudar_complete")]
+    low, high = depths[0].values["reduction_ci"]
+    assert depths[0].values["reduction"] == pytest.approx(100 * (1 - macros[0] / macros[1]))
+    assert low < depths[0].values["reduction"] < high
+    external = {row.about["method"]: row.values for row in external_table(study).rows}
+    assert external["qudar_complete"]["desa_reduction"] == pytest.approx(depths[0].values["reduction"])
+    assert set(external) == {"original", "desa", "qudar_complete", "qudar_weighted", "hyde", "mugi", "query2doc"}
+
+
+def test_weight_audit_counts_unchanged_pairs_and_reads_the_recorded_weights(study):
+    (row,) = qudar_weights_table(study, FAST).rows
+    assert row.values["weights"] == pytest.approx((0.24, 0.26))
+    pairs = [(study.cell(d, "qudar_weighted"), study.cell(d, "qudar_complete")) for d in study.datasets]
+    same = [
+        abs(a - b) <= 1e-12
+        for own, other in pairs
+        for a, b in zip(own.records["ndcg_at_10"], other.records["ndcg_at_10"], strict=True)
+        if a is not None
+    ]
+    assert row.values["ndcg_at_10_unchanged"] == pytest.approx(100 * np.mean(same))
+
+
+def test_cutoff_labels_by_hand():
+    lengths = {"cutoffs": [[10, 50]] * 4}
+    # At L = 10: query a is a loss that is really a gain (reversal); query b a tie that is really a gain (change).
+    desa = few(
+        "desa",
+        {
+            **lengths,
+            "ndcg_at_10": [0.6, 0.6, 0.6, 0.6],
+            "cut_ndcg_at_10": [[0.4, 0.6], [0.5, 0.6], [0.6, 0.6], [0.6, 0.6]],
+            "cut_recall_at_20": [[0.5, 0.5]] * 4,
+            "recall_at_20": [0.5] * 4,
+            "cut_same_top": [[False, True], [False, True], [True, True], [False, True]],
+        },
+        draws=2,
+    )
+    base = {"cutoffs": [[10, 50]] * 2, "ndcg_at_10": [0.5, 0.5], "recall_at_20": [0.5, 0.5]}
+    cuts = {
+        "cut_ndcg_at_10": [[0.5, 0.5]] * 2,
+        "cut_recall_at_20": [[0.5, 0.5]] * 2,
+        "cut_same_top": [[True, True]] * 2,
+    }
+    study = Study(pl.concat([few("original", base | cuts), desa], how="diagonal_relaxed"))
+    table, cells = cutoff_tables(study)
+    first, second = rows(table)
+    assert (first["same_top"], first["ndcg_at_10_change"], first["ndcg_at_10_reversal"]) == (25, 50, 25)
+    assert (first["recall_at_20_change"], first["recall_at_20_reversal"]) == (0, 0)
+    assert (second["same_top"], second["ndcg_at_10_change"]) == (100, 0)
+    shares = {(r.about["length"], r.about["outcome"], r.about["fixed"]): r.values for r in cells.rows}
+    assert shares[10, "ndcg_at_10", "loss"]["gain"] == 25
+    assert shares[10, "ndcg_at_10", "tie"]["gain"] == 25
+    assert shares[10, "recall_at_20", "tie"]["tie"] == 100
+
+
+def test_fallbacks_count_in_tests_but_not_in_mechanism(study):
+    table = mechanism_table(study)
+    by_dataset = {row.about.get("dataset", "macro"): row.values for row in table.rows}
+    for dataset in study.datasets:
+        records = study.cell(dataset, "desa").records
+        kept = records.filter(~pl.col("fallback"))
+        assert kept.height < records.height
+        assert by_dataset[dataset]["pairs"] == kept.height
+        assert by_dataset[dataset]["turnover"] == pytest.approx(100 * kept["turnover"].mean())
+        assert by_dataset[dataset]["max_angle"] == kept["dense_angle_deg"].max()
+    means = [by_dataset[dataset]["rr_change"] for dataset in study.datasets]
+    assert by_dataset["macro"]["rr_change"] == pytest.approx(np.mean(means))
+    assert by_dataset["macro"]["pairs"] == sum(by_dataset[dataset]["pairs"] for dataset in study.datasets)
+
+
+def test_correlations_equal_scipy_over_pooled_query_draws(study):
+    found = {row.about["correlation"]: row.values["spearman"] for row in correlations_table(study).rows}
+    pooled = pl.concat(
+        [mechanism_draws(study, d).select("dense_angle_deg", "ndcg_gain", "depth_reduction") for d in study.datasets]
+    )
+    own = pooled.drop_nulls()
+    expected = stats.spearmanr(own["dense_angle_deg"], own["ndcg_gain"]).statistic
+    assert found["angle_vs_ndcg_gain"] == pytest.approx(expected)
+    expected = stats.spearmanr(pooled["dense_angle_deg"], pooled["depth_reduction"]).statistic
+    assert found["angle_vs_depth_reduction"] == pytest.approx(expected)
+    assert len(found) == 5
+
+
+def test_quartiles_split_each_data_set_and_keep_equal_values_together(study):
+    table = quartiles_table(study)
+    angles = [row.values for row in table.rows if row.about["diagnostic"] == "dense_angle_deg"]
+    assert [row["quartile"] for row in angles] == [1, 2, 3, 4]
+    assert sorted(row["mean"] for row in angles) == [row["mean"] for row in angles]
+    draws = [mechanism_draws(study, d).drop_nulls(["ndcg_gain"]) for d in study.datasets]
+    assert sum(row["pairs"] for row in angles) == sum(frame.height for frame in draws)
+    lowest = [frame.filter(pl.col("dense_angle_deg") <= np.quantile(frame["dense_angle_deg"], 0.25)) for frame in draws]
+    assert angles[0]["ndcg_gain"] == pytest.approx(np.mean([frame["ndcg_gain"].mean() for frame in lowest]))
+
+
+def test_tables_whose_columns_were_not_recorded_are_left_out():
+    without = (
+        "turnover",
+        "rr_change",
+        "support_retained",
+        "cutoffs",
+        "cut_ndcg_at_10",
+        "cut_recall_at_20",
+        "cut_same_top",
+    )
+    study = Study(study_records(("scifact",), ("original", "desa"), without=without))
+    assert cutoff_tables(study) == []
+    assert mechanism_table(study) is None
+    assert correlations_table(study) is None
+    assert quartiles_table(study) is None
+
+
+def test_ablations_stand_against_desa_and_reference_counts_against_the_next_smaller(study):
+    found = {row.about["ablation"]: row.values for row in ablations_table(study).rows}
+    means = {m: np.mean(study.dataset_means(m, NDCG.column)) for m in ("desa", "binary_mask")}
+    assert found["binary_mask_vs_desa"]["ndcg_at_10"] == pytest.approx(100 * (means["binary_mask"] / means["desa"] - 1))
+    assert {"refs_1_to_3", "refs_3_to_5"} <= set(found)
+
+
+def test_every_axis_varies_alone_and_a_sample_is_compared_on_its_own_queries(study):
+    table = robustness_table(study)
+    values: dict[str, list[str]] = {}
+    for row in table.rows:
+        own = values.setdefault(row.about["axis"], [])
+        own += [str(row.about["value"])] if str(row.about["value"]) not in own else []
+    assert set(values) == {"kappa", "encoder", "generator", "corpus_docs"}
+    assert values["kappa"] == ["2", "20", "60", "100"]
+    sample = next(r.values for r in table.rows if r.about["value"] == "smollm2" and r.about.get("dataset") == "fiqa")
+    assert sample["queries"] == 10
+    original = study.cell("fiqa", "original").means.filter(pl.col("query_id").is_in([f"q{n}" for n in range(10)]))
+    assert sample["original"] == pytest.approx(original["ndcg_at_10"].mean())
+    sizes = [r.about["dataset"] for r in table.rows if r.about["axis"] == "corpus_docs"]
+    assert sizes == ["scifact"] * 3
