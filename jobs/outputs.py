@@ -34,6 +34,13 @@ def write_json(path: Path, value: Any) -> Path:
     return temporary.replace(path)
 
 
+def write_lines(path: Path, lines: Sequence[str]) -> Path:
+    """Text lines under a temporary name, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return temporary.replace(path)
+
+
 def write_records(path: Path, records: pl.DataFrame) -> Path:
     """Query records as parquet under a temporary name, then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

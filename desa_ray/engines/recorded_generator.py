@@ -1,5 +1,6 @@
 """Generation by reading: rows {query_id, prompt, draw, texts} of `<folder>/<prompt>.jsonl` become generation records.
 
+A row that live generation exported as a fallback (`fallback: true`, with its `reason`) stays one.
 Such text may be of foreign origin, so only count, type and blanks are checked, and blemishes are counted (SPEC section
 2). `strict` applies the rules of live generation instead: an invalid row falls back, flagged, with its reason.
 """
@@ -34,7 +35,18 @@ FIELDS: Mapping[str, Callable[[Any, Prompt], bool]] = {
     "prompt": lambda value, prompt: value == prompt.name,
     "draw": lambda value, prompt: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
     "texts": lambda value, prompt: isinstance(value, list),
+    "fallback": lambda value, prompt: value is None or isinstance(value, bool),
+    "reason": lambda value, prompt: value is None or isinstance(value, str),
 }
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A recorded row: where it stands, its items, and the reason of a fallback that live generation recorded."""
+
+    line: int
+    items: list[object]
+    fallback: str | None
 
 
 @dataclass(frozen=True)
@@ -110,10 +122,13 @@ def read_recorded(
 
     queries = dict(zip(query_ids, query_texts, strict=True))
     records: list[dict[str, Any]] = []
-    for (query, draw), (number, items) in rows.items():
-        verdict = _judged(items, prompt, strict, counts)
-        if verdict.texts is None and not strict:
-            findings.line(str(file), number, verdict.reason or "", _row_name(query, draw))
+    for (query, draw), row in rows.items():
+        if row.fallback is not None:
+            verdict = Verdict(None, row.fallback)
+        else:
+            verdict = _judged(row.items, prompt, strict, counts)
+            if verdict.texts is None and not strict:
+                findings.line(str(file), row.line, verdict.reason or "", _row_name(query, draw))
         texts = [prompt.cut(text) for text in verdict.texts or ()]
         counts["texts_cut"] += sum(cut != text for cut, text in zip(texts, verdict.texts or (), strict=True))
         counts["texts_equal_to_query"] += sum(_same(text, queries[query]) for text in texts)
@@ -155,10 +170,10 @@ def _judged(items: list[object], prompt: Prompt, strict: bool, counts: Counter[s
 
 def _rows(
     file: Path, prompt: Prompt, wanted: set[tuple[str, int]], counts: Counter[str], findings: Findings
-) -> dict[tuple[str, int], tuple[int, list[object]]]:
-    """(query, draw) -> (line, items as recorded) of the wanted rows that are there."""
+) -> dict[tuple[str, int], _Row]:
+    """(query, draw) -> row, of the wanted rows that are there."""
     queries = {query for query, _ in wanted}
-    rows: dict[tuple[str, int], tuple[int, list[object]]] = {}
+    rows: dict[tuple[str, int], _Row] = {}
     repeated: list[str] = []
     for number, row in json_rows(file_blocks(file), str(file), findings):
         if wrong := next((name for name, fits in FIELDS.items() if not fits(row.get(name), prompt)), None):
@@ -166,9 +181,10 @@ def _rows(
             continue
         key = row["query_id"], row["draw"]
         if key in rows:
-            repeated.append(f"lines {rows[key][0]} and {number} ({_row_name(*key)})")
+            repeated.append(f"lines {rows[key].line} and {number} ({_row_name(*key)})")
         elif key in wanted:
-            rows[key] = number, row["texts"]
+            reason = (row.get("reason") or "recorded as fallback") if row.get("fallback") else None
+            rows[key] = _Row(number, row["texts"], reason)
         else:
             counts["rows_of_other_draws" if key[0] in queries else "rows_of_unknown_queries"] += 1
     if repeated:

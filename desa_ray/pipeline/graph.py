@@ -4,7 +4,7 @@ Every problem of a configuration is found before anything expensive starts, and 
 validating the collection is part of that; it is remembered in the store, so an unchanged source is read once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,7 +70,7 @@ class Builder:
 
     def __init__(self, config: RunConfig, store: Store, home: Path):
         self.config, self.store = config, store
-        self.data_home, self.model_home = home / "data", home / "models"
+        self.home, self.data_home, self.model_home = home, home / "data", home / "models"
         self.problems: list[DesaError] = []
 
     def cell(self) -> Cell:
@@ -96,6 +96,17 @@ class Builder:
         compared = kinds == {"dense", "sparse"} and config.method.channels != ORIGINAL.channels
         reference = self._fused(ORIGINAL, 0) if compared else None
         return Cell(config, collection, fused, reference, counts or {})
+
+    def texts(self, wanted: Sequence[str]) -> TextSource:
+        """The source of generated texts alone, checked for these prompts; raises `Problems`."""
+        self.problems += check_generator_map(self.config.generator)
+        collection = self._try(self._collection)
+        if collection is not None:
+            self.source = TextSource(self.config, collection, self.store, self.home)
+            self._try(lambda: self.source.check(wanted))
+        if self.problems:
+            raise Problems(self.problems)
+        return self.source
 
     @cached_property
     def measures(self) -> list[str]:
@@ -127,7 +138,7 @@ class Builder:
 
     def _texts(self, collection: CollectionStages) -> Mapping[str, int]:
         """Finds and checks the generated texts."""
-        self.source = TextSource(self.config, collection, self.store, self.data_home)
+        self.source = TextSource(self.config, collection, self.store, self.home)
         return self.source.check(prompts(self.config.method))
 
     def _vectors(self) -> Stage:

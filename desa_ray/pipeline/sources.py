@@ -4,18 +4,25 @@ A method may need several prompts; texts of one prompt stand in for another's on
 stands in is the very same stage, so nothing is recorded or generated twice.
 """
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from desa_ray.config import RunConfig
 from desa_ray.data import generations_folder
-from desa_ray.engines.prompts import load_prompt
+from desa_ray.engines.generator import generator_identity
+from desa_ray.engines.generator_files import find_generator
+from desa_ray.engines.prompts import Prompt, load_prompt
 from desa_ray.engines.recorded_generator import recorded_fingerprint
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.collection import CollectionStages
 from desa_ray.pipeline.execute import present
 from desa_ray.pipeline.generations import RecordedWork
+from desa_ray.pipeline.live import LiveWork
+from desa_ray.pipeline.pools import generator_pool
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 
@@ -27,7 +34,7 @@ class TextSource:
     config: RunConfig
     collection: CollectionStages
     store: Store
-    data_home: Path
+    home: Path
     _recordings: dict[str, tuple[Path, str]] = field(default_factory=dict)
 
     def check(self, prompts: Sequence[str]) -> dict[str, int]:
@@ -39,12 +46,15 @@ class TextSource:
         counts: dict[str, int] = {}
         for prompt in dict.fromkeys(self._source(prompt) for prompt in prompts):
             stages = [self.stage(prompt, draw) for draw in range(self.config.draws)]
-            if all(present(self.store, stage) for stage in stages):
-                found = stages[0].artifact(self.store).manifest()["meta"]["recording"]
-            else:
-                work = stages[0].work
-                assert isinstance(work, RecordedWork)
-                found = work.read(self.store, stages[0]).counts
+            work = stages[0].work
+            found: Mapping[str, int] = {}
+            if isinstance(work, RecordedWork):
+                if all(present(self.store, stage) for stage in stages):
+                    found = stages[0].artifact(self.store).manifest()["meta"]["recording"]
+                else:
+                    found = work.read(self.store, stages[0]).counts
+            elif not all(present(self.store, stage) for stage in stages):
+                self._check_engine()
             for name, count in found.items():
                 counts[name] = counts.get(name, 0) + count
         return counts
@@ -52,6 +62,8 @@ class TextSource:
     def stage(self, prompt: str, draw: int) -> Stage:
         """The texts of a prompt, or of the one that stands in for it."""
         source = load_prompt(self._source(prompt))
+        if self.config.generator.kind != "recorded":
+            return self._live(source, draw)
         folder, content = self._recording(source.name)
         params = {
             "generator": self.config.generator.kind,
@@ -66,6 +78,40 @@ class TextSource:
         inputs = {"queries": self.collection.queries}
         return Stage("generation", 2, params, work, inputs, f"{source.name} draw {draw}")
 
+    def _live(self, prompt: Prompt, draw: int) -> Stage:
+        generator, cluster = self.config.generator, self.config.cluster
+        identity = self._identity
+        params = {
+            "generator": identity,
+            "dataset": self.config.dataset.name,
+            "prompt": prompt.name,
+            "prompt_hash": prompt.hash,
+            "count": prompt.text_count,
+            "draw": draw,
+        }
+        pool = generator_pool(self.config, identity, self.home / "models")
+        work = LiveWork(pool, cluster.shard_generations, generator.name)
+        label = f"{generator.name} {prompt.name} draw {draw}"
+        return Stage("generation", 2, params, work, {"queries": self.collection.queries}, label)
+
+    def _check_engine(self) -> None:
+        """What this machine can know before an engine starts: on a cluster, its nodes have the say."""
+        generator = self.config.generator
+        if generator.kind != "vllm" or self.config.cluster.kind == "existing":
+            return
+        if importlib.util.find_spec("vllm") is None:
+            raise DesaError(
+                f"generator {generator.name} needs vLLM, which is not installed here",
+                where="generator",
+                mend="install the gpu extra, use cluster=existing, or import recorded text with generator=recorded",
+            )
+        if generator.path or generator.package:
+            find_generator(generator, self.home / "models")
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        return generator_identity(self.config.generator)
+
     def _source(self, prompt: str) -> str:
         return self.config.generator.map.get(prompt, prompt)
 
@@ -76,7 +122,7 @@ class TextSource:
             if config.generator.folder is not None:
                 folder = Path(config.generator.folder)
             else:
-                folder = generations_folder(config.dataset, data_home=self.data_home)
+                folder = generations_folder(config.dataset, data_home=self.home / "data")
             if folder is None:
                 raise DesaError(
                     f"data set {config.dataset.name} brings no recorded generations",

@@ -111,11 +111,20 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
         if _values(first) != _values(cell):
             what = f"two runs of {cell} hold different numbers: {other} and {source}"
             problems.append(DesaError(what, where="records", mend="name the one you mean with runs= or records="))
-        elif len(cell.records.columns) > len(first.records.columns):
+        elif _rank(cell) > _rank(first):
             found[key] = cell, source
     if problems:
         raise Problems(problems)
-    return sorted((cell for cell, _ in found.values()), key=lambda c: [str(getattr(c, name)) for name in LABELS])
+    return sorted((cell for cell, _ in found.values()), key=_order)
+
+
+def number_of(value: object) -> float:
+    """A label as a number to sort by (a fraction such as 1/2 too); infinity for words."""
+    numerator, _, denominator = str(value).partition("/")
+    try:
+        return float(numerator) / float(denominator or 1)
+    except ValueError:
+        return float("inf")
 
 
 def _named(labels: dict[str, Any]) -> dict[str, Any]:
@@ -125,9 +134,19 @@ def _named(labels: dict[str, Any]) -> dict[str, Any]:
     return {**labels, "method": method, "generator": generator or None}
 
 
+def _order(cell: Cell) -> list[tuple[float, str]]:
+    """By the labels, numbers as numbers."""
+    return [(number_of(value), str(value)) for value in (*(getattr(cell, name) for name in LABELS), cell.qrels_hash)]
+
+
+def _rank(cell: Cell) -> tuple[int, str]:
+    """Which of two equal cells is kept: the one with more columns."""
+    return len(cell.records.columns), str(cell.records["config_hash"][0])
+
+
 def _values(cell: Cell) -> str:
     """A hash over what every record has, whatever further measures its run asked for."""
-    return rows_content(cell.records.select(name for name in REQUIRED if name != "config_hash"))
+    return rows_content(cell.records.select(name for name in REQUIRED if name not in ("config_hash", "fusion_key")))
 
 
 def _incomplete(cell: Cell, source: str) -> Sequence[DesaError]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from desa_ray.core.resampling import bootstrap_means, interval
+from desa_ray.report.cells import number_of
 from desa_ray.report.effects import Sampling
 from desa_ray.report.figures import Figure
 from desa_ray.report.names import CONSTRUCTIONS, NDCG, dataset_name, method_name
 from desa_ray.report.robustness import variations
-from desa_ray.report.study import Study, number_of, paired_values
+from desa_ray.report.study import Study, paired_values
 from desa_ray.report.svg import Scale, Svg, padded
 
 

@@ -22,6 +22,7 @@ from desa_ray.report.svg import Scale, Svg, compact, padded
 
 CUTOFF_SHOWN = 50
 BAR = 0.9
+PLOT_LEFT = 70
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def mechanism_figure(study: Study) -> Figure | None:
         "Query-draws without fallbacks. Boxes show quartiles and median, whiskers the last value within 1.5 "
         "interquartile ranges; outliers are left out."
     )
-    return Figure("mechanism", "What the operators did", caption, svg)
+    return Figure("mechanism", "Angle and turnover by data set", caption, svg)
 
 
 def _box(values: np.ndarray) -> tuple[float, float, float, float, float]:
@@ -121,7 +122,7 @@ def pareto_figure(study: Study) -> Figure | None:
     if len(points) < 2:
         return None
     svg = Svg(720, 420, "nDCG@10 against total depth")
-    x = Scale(min(p[0] for p in points) / 1.12, max(p[0] for p in points) * 1.25, 70, 700, log=True)
+    x = Scale(min(p[0] for p in points) / 1.12, max(p[0] for p in points) * 1.25, PLOT_LEFT, 700, log=True)
     y = Scale(*padded([p[1] for p in points], 0.12), 360, 40)
     svg.axes(x, y, "total certification depth, documents (logarithmic; less is better)", "nDCG@10 (more is better)")
     front: list[tuple[float, float, str]] = []
@@ -164,10 +165,10 @@ class Box:
 
 def _label(svg: Svg, x: float, y: float, text: str, css: str, taken: list[Box]) -> None:
     """Write a point's name where nothing else is, or not at all."""
-    width = 6.7 * len(text)
+    width = (7.6 if css == "head" else 6.7) * len(text)
     for dx, dy in ((11, 4), (-11 - width, 4), (-width / 2, -11), (-width / 2, 20), (9, -8), (9, 16)):
         box = Box(x + dx, y + dy - 10, width, 13)
-        if box.x > 0 and box.x + width < svg.width and not any(box.meets(other) for other in taken):
+        if box.x > PLOT_LEFT and box.x + width < svg.width and not any(box.meets(other) for other in taken):
             taken.append(box)
             svg.text(box.x, y + dy, text, css)
             return

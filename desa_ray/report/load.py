@@ -33,13 +33,20 @@ def load_records(
     given = [paths_or_run_ids] if single else list(paths_or_run_ids)
     if not given:
         raise DesaError("no records named", mend="give a file, a folder or the id of an MLflow run")
-    frames, problems, run_ids = [], [], []
+    frames, problems = [], []
+    files: dict[Path, Path] = {}  # a file reached by several ways is read once
+    run_ids: list[str] = []
     for item in given:
         if isinstance(item, str) and RUN_ID.fullmatch(item) and not Path(item).exists():
             run_ids.append(item)
             continue
         try:
-            frames += [_read(file, str(file)) for file in _files(Path(item))]
+            files |= {file.resolve(): file for file in _files(Path(item))}
+        except DesaError as error:
+            problems.append(error)
+    for file in files.values():
+        try:
+            frames.append(_read(file, str(file)))
         except DesaError as error:
             problems.append(error)
     if problems:
@@ -47,8 +54,8 @@ def load_records(
     if run_ids:
         from desa_ray.tracking.fetch import fetched  # MLflow takes seconds to import
 
-        with fetched(run_ids, FILE, tracking_uri) as files:
-            frames += [_read(path, f"run {run_id}") for run_id, path in files]
+        with fetched(run_ids, FILE, tracking_uri) as found:
+            frames += [_read(path, f"run {run_id}") for run_id, path in found]
     return pl.concat(frames, how="diagonal_relaxed")
 
 

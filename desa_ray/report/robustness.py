@@ -5,11 +5,11 @@ from itertools import pairwise
 import numpy as np
 
 from desa_ray.core.aggregate import gain_pct, macro, mean_reduction_pct
-from desa_ray.report.cells import Cell
+from desa_ray.report.cells import Cell, number_of
 from desa_ray.report.comparisons import ABLATIONS
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.results import PCT, gain, over, reduction
-from desa_ray.report.study import Study, number_of, paired_values
+from desa_ray.report.study import Study, paired_values
 from desa_ray.report.table import Column, Row, Table, Value
 
 AXES = {"kappa": "κ", "encoder": "encoder", "generator": "generator", "corpus_docs": "documents"}

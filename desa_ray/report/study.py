@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from desa_ray.errors import DesaError, Problems, listed
-from desa_ray.report.cells import Cell, cut_cells
+from desa_ray.report.cells import Cell, cut_cells, number_of
 from desa_ray.report.names import METHODS, STAND_IN, Outcome
 
 AXES = ("encoder", "generator", "kappa", "k", "n_refs")
@@ -73,7 +73,7 @@ class Study:
         chosen: dict[str, object] = {}
         for axis in AXES:
             values = Counter(value for cell in self.cells if (value := getattr(cell, axis)) is not None)
-            known = sorted(values, key=str)
+            known = sorted(values, key=lambda value: (number_of(value), str(value)))
             asked = wanted.get(axis)
             if asked is not None and str(asked) not in map(str, known):
                 raise DesaError(
@@ -194,15 +194,6 @@ class Study:
         values = {value for cell in self.cells if (value := getattr(cell, axis)) is not None}
         order = sorted(values, key=lambda value: (number_of(value), str(value)))
         return [replace(self.setting, **{axis: value}) for value in order]
-
-
-def number_of(value: object) -> float:
-    """A label as a number to sort by (a fraction such as 1/2 too); infinity for words."""
-    numerator, _, denominator = str(value).partition("/")
-    try:
-        return float(numerator) / float(denominator or 1)
-    except ValueError:
-        return float("inf")
 
 
 def paired_values(own: Cell, other: Cell, columns: Sequence[str]) -> np.ndarray:

@@ -293,3 +293,24 @@ def test_the_fingerprint_follows_contents_and_settings_and_not_the_place(tmp_pat
         print_of(write(tmp_path / "d", qrels=[("q1", "d1", 2)])),
     }
     assert len(others | {first}) == 4
+
+
+def test_chosen_queries_keep_their_judgments_and_nothing_else(tmp_path: Path) -> None:
+    queries = [{"_id": name, "text": f"text of {name}"} for name in ("q1", "q2", "q3")]
+    folder = write(tmp_path, queries=queries, qrels=[("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d1", 1)])
+    whole, chosen = load(folder), load(folder, queries=("q3", "q1"))
+    assert chosen.queries["id"].to_list() == ["q1", "q3"]
+    assert chosen.qrels["query_id"].to_list() == ["q1", "q3"]
+    assert chosen.corpus_hash == whole.corpus_hash
+    assert load(folder, queries=("q1", "q2", "q3")).queries_hash == whole.queries_hash
+
+    def print_of(**options: Any) -> str:
+        return fingerprint(config(folder, **options), data_home=tmp_path)
+
+    assert len({print_of(), print_of(queries=("q1",)), print_of(queries=("q1", "q3"))}) == 3
+    assert print_of(queries=("q1", "q3")) == print_of(queries=("q3", "q1"))
+
+
+def test_chosen_queries_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    message = refusal(write(tmp_path), queries=("q1", "q8", "q9"))
+    assert "dataset.queries: queries that do not exist: q8, q9" in message

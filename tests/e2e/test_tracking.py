@@ -55,7 +55,12 @@ def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_pat
         _await(f"http://127.0.0.1:{port}/health", server)
         uri = f"http://127.0.0.1:{port}"
         desa(
-            "run", *dataset(scifact_slice), "method=bm25", "cluster=serial", f"tracking.uri={uri}", "tracking.experiment=served"
+            "run",
+            *dataset(scifact_slice),
+            "method=bm25",
+            "cluster=serial",
+            f"tracking.uri={uri}",
+            "tracking.experiment=served",
         )
         (cell,) = summaries(tmp_path)
         client = MlflowClient(uri)

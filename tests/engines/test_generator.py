@@ -63,6 +63,7 @@ CHANGES = {
 }
 KEEPS = {
     "name": "renamed",
+    "map": {"hyde": "references"},  # the prompt really used is a part of the key by itself
     "folder": "elsewhere",
     "strict": True,
     "revision_note": "words",

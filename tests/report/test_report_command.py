@@ -117,6 +117,7 @@ def test_load_records_takes_paths_and_run_ids_alike(sweep, monkeypatch):
         .sort("fusion_key", "query_id")
         .equals(by_run.drop("source").sort("fusion_key", "query_id"))
     )
+    assert load_records([folder, folder / "0"]).height == by_path.height
     assert load_records(folder / "0" / "records.parquet")["source"].unique().to_list() == [str(folder / "0" / FILE)]
 
 

@@ -12,7 +12,7 @@ from tests.report.made_up import MEANS, cell, study_records
 def test_a_cell_given_twice_is_one_cell_whatever_further_measures_it_has():
     records = study_records(("scifact",), ("original", "desa"))
     again = cell("scifact", "desa", mean=MEANS["desa"]).with_columns(
-        config_hash=pl.lit("other"), recall_at_100=pl.col("recall_at_20")
+        config_hash=pl.lit("other"), fusion_key=pl.lit("f" * 64), recall_at_100=pl.col("recall_at_20")
     )
     study = Study(pl.concat([records, again], how="diagonal_relaxed"))
     assert [c.method for c in study.cells] == ["desa", "original"]

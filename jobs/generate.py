@@ -1,0 +1,91 @@
+"""Generate text alone: desa generate dataset=... generator=... (Hydra overrides; export=FOLDER writes JSONL).
+
+What is generated goes to the store, where `desa run` with the same data set and generator finds it. An export is read
+by `generator=recorded generator.folder=FOLDER`, so a cluster can generate and a laptop replay.
+"""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from desa_ray.engines.prompts import prompt_names
+from desa_ray.errors import DesaError, listed
+from desa_ray.pipeline.execute import missing, run_stage, schedule
+from desa_ray.pipeline.generations import read_generations
+from desa_ray.pipeline.graph import Builder
+from desa_ray.pipeline.stage import Stage
+from desa_ray.store.artifacts import Store
+from jobs.app import hydra_app, output_folder
+from jobs.cells import LazyExecutor, open_store
+from jobs.console import ConsoleProgress, note
+from jobs.outputs import write_lines
+from jobs.settings import home, order_of
+
+
+def _task(config: DictConfig) -> None:
+    order = order_of(config, output_folder())
+    prompts: Any = OmegaConf.to_container(config.prompts)
+    if unknown := [name for name in prompts if name not in prompt_names()]:
+        raise DesaError(f"unknown prompts {listed(unknown)}", where="prompts", mend=f"known: {listed(prompt_names())}")
+    store = open_store(order.config)
+    source = Builder(order.config, store, home()).texts(prompts)
+    stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(order.config.draws)}
+    todo = missing(store, list(stages.values()))
+    note(f"{len(stages)} prompt draws, {len(todo)} stages to compute")
+    with ExitStack() as stack:
+        progress = ConsoleProgress()
+        stack.callback(progress.close)
+        executor = LazyExecutor(order.config, store, stack.enter_context(ExitStack()))
+        for stage in schedule(todo):
+            run_stage(store, stage, executor, progress)
+    fresh = {stage.key.digest for stage in todo}
+    Console(width=None if Console().is_terminal else 140).print(_table(store, stages, fresh))
+    if config.export is not None:
+        for prompt in prompts:
+            path = export(
+                store, [stages[prompt, draw] for draw in range(order.config.draws)], Path(config.export), prompt
+            )
+            note(f"exported: {path}")
+
+
+def _table(store: Store, stages: dict[tuple[str, int], Stage], fresh: set[str]) -> Table:
+    """Validity, fallbacks and speed of each prompt and draw."""
+    table = Table(title="generated text", title_justify="left", title_style="")
+    for name in ("prompt", "draw", "state", "queries", "valid", "retries", "fallbacks", "tokens", "tokens/s"):
+        table.add_column(name, justify="left" if name in ("prompt", "state") else "right")
+    for (prompt, draw), stage in stages.items():
+        manifest = stage.artifact(store).manifest()
+        counts = manifest["counts"]
+        rows, fallbacks = counts["rows"], counts["fallbacks"]
+        tokens = counts.get("completion_tokens")
+        new = stage.key.digest in fresh
+        speed = f"{tokens / manifest['meta']['seconds']:.1f}" if tokens and new else "-"
+        valid = f"{(rows - fallbacks) / rows:.1%}" if rows else "-"
+        shown = [counts.get("retries", "-"), fallbacks, tokens if tokens is not None else "-", speed]
+        state = "computed" if new else "stored"
+        table.add_row(prompt, str(draw), state, str(rows), valid, *map(str, shown))
+    return table
+
+
+def export(store: Store, draws: list[Stage], folder: Path, prompt: str) -> Path:
+    """Writes the draws of a prompt as `<folder>/<prompt>.jsonl`; fallbacks keep their flag and reason."""
+    lines = []
+    for stage in draws:
+        records = read_generations(store, stage).records.select("query_id", "draw", "texts", "fallback", "reason")
+        for row in records.filter(pl.col("query_id").is_not_null()).iter_rows(named=True):
+            fallen = {"fallback": True, "reason": row["reason"]} if row["fallback"] else {}
+            line = {"query_id": row["query_id"], "prompt": prompt, "draw": row["draw"], "texts": row["texts"], **fallen}
+            lines.append(json.dumps(line, ensure_ascii=False))
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_lines(folder / f"{prompt}.jsonl", lines)
+
+
+def main(arguments: list[str]) -> int:
+    """`desa generate [overrides]`."""
+    return hydra_app("generate", "generate", arguments, _task)
