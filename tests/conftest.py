@@ -17,6 +17,18 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+# Fixtures that cost a process or a minute: their tests stay with one worker, so that each is made once.
+COSTLY = ("serial_sweep", "in_lucene_process")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups tests by the costly fixture they use, for `pytest -n 2 --dist loadgroup`."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        group = next((name for name in COSTLY if name in names), item.path.stem)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with golden cases, collections and published numbers; tests that need it skip where it is absent."""

@@ -17,9 +17,10 @@ from desa_ray.report.comparisons import (
     qudar_weights_table,
 )
 from desa_ray.report.curves import corpus_figure, kappa_figure
-from desa_ray.report.diagnostics import correlations_table, cutoff_tables, mechanism_table, quartiles_table
+from desa_ray.report.cutoffs import cutoff_tables
 from desa_ray.report.effects import Sampling
 from desa_ray.report.figures import FIGURES, Figure
+from desa_ray.report.mechanism import correlations_table, mechanism_table, quartiles_table
 from desa_ray.report.names import dataset_name
 from desa_ray.report.page import page
 from desa_ray.report.published import Published

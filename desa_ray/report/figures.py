@@ -7,14 +7,8 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.inference import TIE
-from desa_ray.report.diagnostics import (
-    DIAGNOSTICS,
-    LABELS,
-    cutoff_lengths,
-    mechanism_draws,
-    paired_mechanism,
-    transitions,
-)
+from desa_ray.report.cutoffs import LABELS, cutoff_lengths, transitions
+from desa_ray.report.mechanism import DIAGNOSTICS, mechanism_draws, paired_mechanism
 from desa_ray.report.names import EFFECTIVENESS, NDCG, dataset_name, method_name
 from desa_ray.report.results import macro_of
 from desa_ray.report.study import Study

@@ -2,10 +2,12 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from jobs.__main__ import main
 
 
 @pytest.fixture
@@ -63,21 +65,36 @@ CASES = {
 }
 
 
-def _refused(done: subprocess.CompletedProcess, words: list[str]) -> None:
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert errors, done.stderr
+@pytest.fixture
+def refuse(tmp_path: Path, monkeypatch, capsys):
+    """Runs the command in this process, as a plan needs no other; it must end with code 2 and errors with `words`."""
+
+    def run(words: list[str], *arguments: str) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
+        monkeypatch.setattr("sys.argv", ["desa", *arguments])
+        GlobalHydra.instance().clear()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        _refused(int(ended.value.code or 0), capsys.readouterr().err, words)
+
+    return run
+
+
+def _refused(code: int, printed: str, words: list[str]) -> None:
+    assert code == 2, printed
+    assert "Traceback" not in printed
+    errors = [line for line in printed.splitlines() if line.startswith("error:")]
+    assert errors, printed
     for word in words:
         assert any(word.lower() in line.lower() for line in errors), (word, errors)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_bad_collection_is_refused_by_name(name, collection, desa, tmp_path):
+def test_bad_collection_is_refused_by_name(name, collection, refuse, tmp_path):
     spoil, words = CASES[name]
     spoil(collection)
-    done = desa("run", "dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", check=False)
-    _refused(done, words)
+    refuse(words, "run", "dataset=beir_folder", f"dataset.path={collection}", "cluster=serial")
     assert not (tmp_path / "home" / "store" / "vectors").exists()
 
 
@@ -98,19 +115,18 @@ OVERRIDES = {
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
-def test_bad_override_is_refused_by_name(name, collection, desa, tmp_path):
+def test_bad_override_is_refused_by_name(name, collection, refuse, tmp_path):
     overrides, words = OVERRIDES[name]
     overrides = [text.replace("NOJAVA", str(tmp_path / "no-java")) for text in overrides]
     common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial"]
-    done = desa("run", *common, *overrides, check=False, timeout=120)
-    _refused(done, words)
+    refuse(words, "run", *common, *overrides)
     assert not (tmp_path / "home" / "store" / "vectors").exists()
 
 
 def test_store_that_cannot_be_written_is_refused(collection, desa, tmp_path):
     (tmp_path / "file").write_text("")
     done = desa("run", "dataset=beir_folder", f"dataset.path={collection}", f"store.root={tmp_path}/file", check=False)
-    _refused(done, ["file"])
+    _refused(done.returncode, done.stderr, ["file"])
 
 
 def test_unknown_verb_lists_the_known(desa):

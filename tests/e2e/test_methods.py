@@ -209,6 +209,28 @@ def test_a_users_own_method_needs_one_file_in_a_folder_of_theirs(sweep, scifact_
     assert desa["stages"]["computed"] == 0
 
 
+BROKEN = {
+    "an unknown key": ("oprator: x, operator: residual", ["oprator", "known: name, kind, operator, weight"]),
+    "an unknown operator": ("operator: rotate", ["unknown dense operator 'rotate'", "known: original, residual"]),
+    "a weight of 0": ("operator: residual, weight: 0", ["weight 0 is not positive"]),
+    "an impossible weight": ("operator: residual, weight: 1/0", ["method.channels.0.weight", "division by zero"]),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_users_broken_method_fails_at_plan_time_with_what_is_known(case, scifact_slice, desa, tmp_path):
+    channel, words = BROKEN[case]
+    (tmp_path / "my" / "method").mkdir(parents=True)
+    text = f"name: mine\nprompt: references\nchannels:\n  - {{name: dense, kind: dense, {channel}}}\n"
+    (tmp_path / "my" / "method" / "mine.yaml").write_text(text)
+    done = desa("run", "--config-dir", "my", "method=mine", *dataset(scifact_slice), "cluster=serial", check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr, (word, done.stderr)
+    assert not (tmp_path / "home" / "store" / "ranking").exists()
+
+
 def test_nothing_admitted_is_desa_to_the_last_rank(sweep, scifact_slice, tmp_path):
     common = [*dataset(scifact_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
     for name, option in (("relaxed_count", "count=0"), ("relaxed_share", "share=1")):

@@ -121,6 +121,24 @@ def test_load_records_takes_paths_and_run_ids_alike(sweep, monkeypatch):
     assert load_records(folder / "0" / "records.parquet")["source"].unique().to_list() == [str(folder / "0" / FILE)]
 
 
+def test_a_parent_run_stands_for_its_finished_children(sweep, monkeypatch):
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.setenv("DESA_HOME", str(sweep / "home"))
+    client = MlflowClient(f"sqlite:///{sweep / 'home' / 'mlflow.db'}")
+    experiment = client.create_experiment("parents", (sweep / "home" / "mlartifacts" / "parents").as_uri())
+    parent = client.create_run(experiment).info.run_id
+    (folder,) = sweep.glob("outputs/sweeps/*/*")
+    for number, status in enumerate(("FINISHED", "FINISHED", "FAILED")):
+        child = client.create_run(experiment, tags={"mlflow.parentRunId": parent}).info.run_id
+        client.log_artifact(child, str(folder / str(number) / "records.parquet"))
+        client.set_terminated(child, status)
+    assert load_records(parent)["method"].unique().sort().to_list() == ["original", "shared"]
+    childless = client.create_run(experiment).info.run_id
+    with pytest.raises(DesaError, match=r"neither it nor its children have records\.parquet"):
+        load_records(childless)
+
+
 def test_wrong_sources_are_refused_with_what_is_wrong(tmp_path, sweep, monkeypatch):
     with pytest.raises(DesaError, match="no such file or folder"):
         load_records(tmp_path / "absent")

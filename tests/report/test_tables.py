@@ -13,14 +13,9 @@ from desa_ray.report.comparisons import (
     qudar_effects_table,
     qudar_weights_table,
 )
-from desa_ray.report.diagnostics import (
-    correlations_table,
-    cutoff_tables,
-    mechanism_draws,
-    mechanism_table,
-    quartiles_table,
-)
+from desa_ray.report.cutoffs import cutoff_tables
 from desa_ray.report.effects import Sampling
+from desa_ray.report.mechanism import correlations_table, mechanism_draws, mechanism_table, quartiles_table
 from desa_ray.report.names import NDCG
 from desa_ray.report.results import main_table
 from desa_ray.report.robustness import ablations_table, robustness_table

@@ -47,7 +47,7 @@ def _rows(path: Path) -> dict[tuple[str, int], tuple]:
 
 @pytest.fixture(scope="module")
 def generated(engine, model_home, tmp_path_factory) -> Path:
-    """A folder where 8 queries x 2 draws were generated although the engine's actor was killed after the first shard."""
+    """A folder where 8 queries x 2 draws were generated although the engine was killed after the first shard."""
     del engine  # only so that the model is converted, and this test comes after those of the engine
     folder = tmp_path_factory.mktemp("generated")
     home = folder / "home"
