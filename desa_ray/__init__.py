@@ -1,6 +1,7 @@
 """DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and certification depths.
 
-`fuse` serves people who bring their own rankings; everything else starts with the `desa` command.
+`fuse` serves people who bring their own rankings, `load_records` those who go on in a notebook; everything else starts
+with the `desa` command.
 """
 
 import operator
@@ -8,10 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from desa_ray.errors import DesaError
 
-__all__ = ["DesaError", "Fused", "__version__", "fuse"]
+if TYPE_CHECKING:
+    from desa_ray.report.load import load_records
+
+__all__ = ["DesaError", "Fused", "__version__", "fuse", "load_records"]
 
 try:
     __version__ = version("desa-ray")
@@ -97,3 +102,12 @@ def fuse(
         exhausted=tuple(exhausted),
         steps=result.steps,
     )
+
+
+def __getattr__(name: str):
+    # Loaded when first asked for: polars and what reads records are no part of `import desa_ray`.
+    if name == "load_records":
+        from desa_ray.report.load import load_records
+
+        return load_records
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
