@@ -21,7 +21,7 @@ from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 from jobs.console import ConsoleProgress, cells_table, note
-from jobs.finishing import finish_cell
+from jobs.finishing import finish_cell, noticed
 from jobs.outputs import write_json
 from jobs.settings import Order, home, store_root, tracking_uri
 
@@ -89,6 +89,8 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
     cells = plan(store, orders)
     tracker = _tracker(first)
     todo = missing(store, [target for cell in cells for target in cell.targets])
+    for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
+        note(line)
     note(f"{len(cells)} cells, {len(todo)} stages to compute")
     sweep = _Sweep(store, orders, cells, tracker, summary)
     progress = ConsoleProgress()

@@ -1,6 +1,7 @@
 """What a person sees: progress on stderr while stages run, a table of cells at the end."""
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,13 +29,17 @@ COLUMNS = {
 }
 
 
+SAY_EVERY_S = 15.0
+
+
 class ConsoleProgress:
-    """A live bar a stage on a terminal; elsewhere one line when a stage starts and one when it ends."""
+    """A live bar a stage on a terminal; elsewhere lines: when a stage starts, now and then, and when it ends."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
         self.bars: Progress | None = None
         self.tasks: dict[str, TaskID] = {}
+        self.started, self.spoke, self.done, self.total = 0.0, 0.0, 0, 0
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self.bars = Progress(*columns, TimeRemainingColumn(), console=self.console)
@@ -44,12 +49,21 @@ class ConsoleProgress:
         if self.bars is not None:
             self.tasks[stage.key.digest] = self.bars.add_task(_title(stage), total=max(shards, 1), completed=stored)
         else:
+            self.started = self.spoke = time.monotonic()
+            self.done, self.total = 0, shards - stored
             kept = f", {stored} stored" if stored else ""
             self.console.print(f"{_title(stage)}: {shards} shards{kept}", soft_wrap=True)
 
     def advance(self, stage: Stage) -> None:
         if self.bars is not None:
             self.bars.advance(self.tasks[stage.key.digest])
+            return
+        self.done += 1
+        now = time.monotonic()
+        if now - self.spoke >= SAY_EVERY_S and self.done < self.total:
+            self.spoke = now
+            left_s = (now - self.started) / self.done * (self.total - self.done)
+            self.console.print(f"{_title(stage)}: {self.done} of {self.total} shards, about {left_s:.0f} s left")
 
     def end(self, stage: Stage, seconds: float) -> None:
         if self.bars is not None:

@@ -11,7 +11,6 @@ from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.records import cell_records, cell_runs, cell_summary, per_draw, result_config
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
-from jobs.console import note
 from jobs.outputs import manifest, sha256_file, write_json, write_records, write_runs
 from jobs.settings import Order, flat
 
@@ -34,10 +33,17 @@ def finish_cell(store: Store, order: Order, cell: Cell, computed: int, tracker: 
     if tracker is not None:
         entry["mlflow_run_id"] = _log(tracker, cell, entry, per_draw(records, measures), files)
     write_json(order.folder / "summary.json", {"cells": [entry]})
-    for name, count in {**cell.collection.counts, **cell.recording_counts}.items():
-        if count and name not in ("documents", "queries", "qrels"):
-            note(f"{cell.config.dataset.name}: {name.replace('_', ' ')}: {count}")
     return entry
+
+
+def noticed(cell: Cell) -> list[str]:
+    """What validation counted in a cell's inputs, a line each."""
+    counts = {**cell.collection.counts, **cell.recording_counts}
+    sizes = ("documents", "queries", "qrels", "source_files")
+    name = cell.config.dataset.name
+    return [
+        f"{name}: {what.replace('_', ' ')}: {count}" for what, count in counts.items() if count and what not in sizes
+    ]
 
 
 def _log(tracker: Any, cell: Cell, entry: dict[str, Any], draws: list, files: list[Path]) -> str:
