@@ -1,0 +1,51 @@
+"""A running cluster of several nodes: the run connects to it, spreads over it, and leaves it running."""
+
+import os
+from pathlib import Path
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from tests.desa_fixtures import dataset, run_desa, summaries
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head without CPUs for work and two worker nodes, on this machine."""
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    memory = 100 << 20
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": memory})
+    for _ in range(2):
+        nodes.add_node(num_cpus=1, object_store_memory=memory)
+    yield nodes
+    nodes.shutdown()
+
+
+def _run(folder: Path, small_slice: Path, *arguments: str) -> str:
+    folder.mkdir()
+    common = [*dataset(small_slice), "tracking.enabled=false", "draws=1", "cluster.shard_documents=20"]
+    done = run_desa(folder, folder / "home", "run", *common, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return summaries(folder)[0]["artifacts"]["records.parquet"]
+
+
+def test_two_nodes_give_the_records_of_a_serial_run_and_stay_up(cluster, small_slice, tmp_path):
+    serial = _run(tmp_path / "serial", small_slice, "cluster=serial")
+    where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoders=2"]
+    assert _run(tmp_path / "first", small_slice, *where) == serial
+    assert _run(tmp_path / "second", small_slice, *where) == serial  # the first run left the cluster as it was
+
+
+def test_a_pool_that_no_node_can_hold_is_refused_with_what_the_cluster_has(cluster, small_slice, tmp_path):
+    where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoder_cpus=64"]
+    done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where)
+    assert done.returncode == 2
+    assert "cluster.encoder_cpus" in done.stderr
+
+
+def test_a_cluster_that_is_not_there_is_one_clear_error(small_slice, tmp_path):
+    where = ["cluster=existing", "cluster.address=127.0.0.1:9"]
+    done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "127.0.0.1:9" in done.stderr
