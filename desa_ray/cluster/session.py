@@ -2,12 +2,15 @@
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
 
+KNOCK_TIMEOUT_S = 5.0
 # Set before Ray is imported. A cluster of our own lives on this machine, inside one user's processes; token
 # authentication (Ray's default since 2.60) would only tie it to a file in the home folder.
 LOCAL_ENVIRONMENT = {
@@ -37,8 +40,9 @@ def session(config: ClusterConfig) -> Iterator[None]:
         elif config.address is None:
             raise DesaError("no address of the running cluster", where="cluster.address", mend="give host:port or auto")
         else:
+            _knock(config.address)
             ray.init(address=config.address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         place = config.address or "this machine"
         raise DesaError(
             f"no Ray session on {place}: {str(error).splitlines()[0]}",
@@ -49,3 +53,10 @@ def session(config: ClusterConfig) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises OSError where nobody listens; Ray itself would try for minutes."""
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if place.hostname and place.port:
+        socket.create_connection((place.hostname, place.port), timeout=KNOCK_TIMEOUT_S).close()
