@@ -67,15 +67,25 @@ def result_config(cell: Cell) -> dict[str, Any]:
     return {"fusion": dict(fusion.params), "channels": ranked, "generations": generations, "collection": tables}
 
 
+def _encoder_label(cell: Cell) -> str | None:
+    """The encoder's name; weights from a folder of the user's own carry their hash, as the name proves nothing then."""
+    config = cell.config.encoder
+    rankings = (stage for role, stage in cell.fused[0].inputs.items() if role.startswith("channel:"))
+    vectors = next((ranking.inputs["vectors"] for ranking in rankings if "vectors" in ranking.inputs), None)
+    if vectors is None:
+        return None
+    own = f"+local-{vectors.params['encoder']['weights_sha256'][:8]}" if config.path else ""
+    return config.name + own
+
+
 def labels(cell: Cell) -> dict[str, Any]:
     """What identifies a cell to people."""
     config = cell.config
-    dense = any(channel.kind == "dense" for channel in config.method.channels)
     return {
         "dataset": config.dataset.name,
         "method": config.method.name,
         "generator": generator_label(config.method, config.generator),
-        "encoder": config.encoder.name if dense else None,
+        "encoder": _encoder_label(cell),
         "kappa": str(config.fusion.kappa),
         "k": config.fusion.k,
         "n_refs": config.n_refs if REFERENCES in prompts(config.method) else None,

@@ -9,7 +9,9 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
+from desa_ray.engines.model_files import find_model
 from desa_ray.pipeline.graph import Builder
+from desa_ray.pipeline.records import labels
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS
@@ -114,3 +116,14 @@ def test_a_judgment_changes_only_fusion(config, home, tmp_path):
     qrels.write_text("\n".join([*lines, f"{query}\t{extra}\t1"]) + "\n")
     other = replace(config, dataset=replace(config.dataset, path=str(other_folder)))
     assert _changed(config, other, home) == {"qrels", "fusion"}
+
+
+def test_weights_of_the_users_own_are_never_shown_under_the_bare_name(config, home):
+    folder = find_model(config.encoder, home / "models").weights.parent
+    store = Store(str(home / "store"))
+    named = Builder(config, store, home).cell()
+    assert labels(named)["encoder"] == "minilm_l6"
+    # The same weights called BGE: the label says that they came from a folder, and which they are.
+    posing = replace(config, encoder=replace(config.encoder, name="bge_small", path=str(folder)))
+    label = labels(Builder(posing, store, home).cell())["encoder"]
+    assert label.startswith("bge_small+local-")
