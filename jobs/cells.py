@@ -92,6 +92,8 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
     for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
         note(line)
     note(f"{len(cells)} cells, {len(todo)} stages to compute")
+    if not todo and first.cluster.kind == "existing":
+        note("everything is stored: the cluster is not used")
     sweep = _Sweep(store, orders, cells, tracker, summary)
     progress = ConsoleProgress()
     with ExitStack() as stack:

@@ -111,7 +111,13 @@ def _parser() -> argparse.ArgumentParser:
         "runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz; the first is tested"
     )
     parser.add_argument("--qrels", required=True, type=Path, metavar="Q", help="TREC judgments, plain or .gz")
-    parser.add_argument("--measures", nargs="+", default=list(MEASURES), metavar="M", help="names of ir_measures")
+    parser.add_argument(
+        "--measures",
+        type=lambda text: text.split(","),
+        default=list(MEASURES),
+        metavar="M,M",
+        help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
+    )
     parser.add_argument("--resamples", type=int, default=RESAMPLES, help=f"bootstrap samples and flips ({RESAMPLES})")
     parser.add_argument("--seed", type=int, default=0, help="of all resamples (0)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where runs.*, effects.* and queries.csv go")

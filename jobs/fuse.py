@@ -68,15 +68,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz, in reading order")
     parser.add_argument("--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)")
     parser.add_argument("--k", default=20, type=int, help="how many documents must be certain (20)")
-    parser.add_argument("--weights", nargs="+", metavar="W", help="one a run, above 0, such as 1 or 1/4 (1 each)")
+    parser.add_argument(
+        "--weights",
+        type=lambda text: text.split(","),
+        metavar="W,W",
+        help="one a run, above 0, with commas, such as 1/4,3/4 (1 each)",
+    )
     parser.add_argument("--depth", default=1000, type=int, help="documents a query in the fused run (1000)")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where fused.trec and depths.* go")
     return parser
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """Run names from file names, `a.trec.gz` to `a`; equal ones get their place appended."""
+    """Run names from file names, `a.trec.gz` to `a`; where they are equal the folder tells, then the place."""
     stems = [path.name.removesuffix(".gz").removesuffix(".trec") or path.name for path in paths]
+    if len(set(stems)) < len(stems):
+        stems = [f"{path.absolute().parent.name}_{stem}" for path, stem in zip(paths, stems, strict=True)]
     return [f"{stem}_{place}" if stems.count(stem) > 1 else stem for place, stem in enumerate(stems, 1)]
 
 

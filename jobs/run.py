@@ -11,7 +11,7 @@ from jobs.settings import order_of
 def _task(config: DictConfig) -> None:
     folder = output_folder()
     run_cells([order_of(config, folder)], summary=None)
-    note(f"results: {folder}")
+    note(f"results: {folder.absolute()}")
 
 
 def main(arguments: list[str]) -> int:

@@ -21,7 +21,7 @@ def run_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Pa
     orders = _orders(configs, folders)
     folder.mkdir(parents=True, exist_ok=True)
     entries = run_cells(orders, summary=folder / "summary.json")
-    note(f"results: {folder}")
+    note(f"results: {folder.absolute()}")
     return entries
 
 

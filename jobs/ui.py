@@ -3,8 +3,11 @@
 import argparse
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 from desa_ray.errors import DesaError
 from jobs.settings import home
@@ -13,8 +16,8 @@ from jobs.settings import home
 def main(arguments: list[str]) -> int:
     """`desa ui [--host H] [--port P]`: serves until interrupted; a tracking server's address is printed instead."""
     parser = argparse.ArgumentParser(prog="desa ui", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=5000, help="port to listen on (%(default)s)")
     options = parser.parse_args(arguments)
     last = home() / "last_tracking.json"
     if not last.exists():
@@ -25,9 +28,27 @@ def main(arguments: list[str]) -> int:
     if not uri.startswith("sqlite:"):
         print(f"the last runs went to a tracking server: open {uri}")
         return 0
+    if not 0 < options.port < 65536:
+        raise DesaError(f"port {options.port} does not exist", where="--port", mend="choose 1 to 65535")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((options.host, options.port))
+        except OSError as error:
+            what = f"cannot listen on {options.host}:{options.port}: {error.strerror}"
+            raise DesaError(what, where="--port", mend="choose another, for example --port 5001") from error
     print(f"MLflow on http://{options.host}:{options.port} (Ctrl-C ends it)", flush=True)
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
     command += ["--default-artifact-root", (home() / "mlartifacts").as_uri(), "--workers", "1"]
     command += ["--host", options.host, "--port", str(options.port)]
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    return subprocess.run(command, env={**os.environ, **environment}, check=False).returncode
+    # A process group of its own: MLflow's workers would outlive it otherwise.
+    server = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
+    try:
+        return server.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGTERM)
+        server.wait()

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, listed
 from jobs.app import hydra_app, output_folder
 from jobs.cells import run_cells
 from jobs.settings import Order, order_of
@@ -23,8 +23,12 @@ _failed: list[str] = []
 
 def _orders(rows: list[dict[str, Any]], common: list[str], folder: Path) -> dict[tuple[str, ...], Order]:
     orders: dict[tuple[str, ...], Order] = {}
+    given = {override.lstrip("+~").split("=", 1)[0] for override in common}
     for row in rows:
         overrides = tuple(row["overrides"])
+        if fixed := given & {override.split("=", 1)[0] for override in overrides}:
+            what = f"{listed(sorted(fixed))} is fixed by the expectations"
+            raise DesaError(what, where=" ".join(overrides), mend="leave it out, or write expectations of your own")
         if overrides not in orders:
             config = compose("config", overrides=[*overrides, *common])
             orders[overrides] = order_of(config, folder / str(len(orders)))

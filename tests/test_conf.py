@@ -59,3 +59,11 @@ def test_locks_hold_hashes_and_no_addresses():
         text = lock.read_text()
         assert "--hash=sha256:" in text
         assert not re.search(r"https?://|--(extra-)?index-url|--find-links", text), lock.name
+
+
+def test_contributing_lists_every_module():
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    for folder in ("desa_ray", "jobs", "hydra_plugins"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            if path.name != "__init__.py":
+                assert f"`{path.relative_to(REPOSITORY)}`" in text

@@ -135,7 +135,7 @@ def test_a_query_that_a_run_lacks_is_an_empty_channel_and_counted(tmp_path):
     for name, text in (("a", "q1 Q0 x 1 2 t\nq1 Q0 y 2 1 t\nq2 Q0 z 1 1 t\n"), ("b", "q1 Q0 y 1 1 t\n")):
         (tmp_path / f"{name}.trec").write_text(text)
     runs = [str(tmp_path / "a.trec"), str(tmp_path / "b.trec")]
-    assert main([*runs, "--out", str(tmp_path / "new" / "out"), "--weights", "1", "1/2", "--depth", "1"]) == 0
+    assert main([*runs, "--out", str(tmp_path / "new" / "out"), "--weights", "1,1/2", "--depth", "1"]) == 0
     assert read_run(tmp_path / "new" / "out" / "fused.trec") == {"q1": ["y"], "q2": ["z"]}
     depths = pl.read_parquet(tmp_path / "new" / "out" / "depths.parquet")
     assert depths["query_id"].to_list() == ["q1", "q2"]
@@ -157,7 +157,7 @@ def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
     ("options", "message"),
     [
         (["--weights", "1"], "1 weights for 2 runs"),
-        (["--weights", "1", "0"], "weight 0 is not > 0"),
+        (["--weights", "1,0"], "weight 0 is not > 0"),
         (["--kappa", "-1"], "kappa -1"),
         (["--kappa", "sixty"], "kappa 'sixty' is not a number"),
         (["--k", "-1"], "--k must be at least 0"),

@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -31,6 +33,7 @@ def session(config: ClusterConfig) -> Iterator[None]:
     if ray.is_initialized():  # a caller's own session, a test's for example
         yield
         return
+    before = signal.getsignal(signal.SIGTERM)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if config.kind == "local":
@@ -49,6 +52,8 @@ def session(config: ClusterConfig) -> Iterator[None]:
             where="cluster.address",
             mend="check `ray status` there, or use cluster=local",
         ) from error
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)  # Ray puts its own in place, which ends in a native trace
     try:
         yield
     finally:

@@ -182,7 +182,12 @@ def test_a_missing_recording_is_named(tmp_path: Path) -> None:
         recorded_fingerprint(tmp_path, REFERENCES)
 
 
-def test_the_fingerprint_is_the_hash_of_the_bytes(tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_any_row_and_not_with_their_order(tmp_path: Path) -> None:
     write(tmp_path, ALL)
-    data = (tmp_path / "references.jsonl").read_bytes()
-    assert recorded_fingerprint(tmp_path, REFERENCES) == hashlib.sha256(data).hexdigest()
+    file = tmp_path / "references.jsonl"
+    before = recorded_fingerprint(tmp_path, REFERENCES)
+    lines = file.read_bytes().splitlines()
+    file.write_bytes(b"\n".join(reversed(lines)))
+    assert recorded_fingerprint(tmp_path, REFERENCES) == before
+    file.write_bytes(b"\n".join(lines).replace(b"q1", b"q9", 1))
+    assert recorded_fingerprint(tmp_path, REFERENCES) != before
