@@ -150,7 +150,7 @@ def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "run.trec").write_text("q Q0 x 1 2 t\n")
     main([str(tmp_path / "one" / "run.trec"), str(tmp_path / "two" / "run.trec"), "--out", str(tmp_path)])
-    assert {"depth_run_1", "depth_run_2"} <= set(pl.read_parquet(tmp_path / "depths.parquet").columns)
+    assert {"depth_one_run", "depth_two_run"} <= set(pl.read_parquet(tmp_path / "depths.parquet").columns)
 
 
 @pytest.mark.parametrize(
