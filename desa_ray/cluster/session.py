@@ -53,7 +53,9 @@ def session(config: ClusterConfig) -> Iterator[None]:
             mend="check `ray status` there, or use cluster=local",
         ) from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, before)  # Ray puts its own in place, which ends in a native trace
+        signal.signal(
+            signal.SIGTERM, before or signal.SIG_DFL
+        )  # Ray puts its own in place, which ends in a native trace
     try:
         yield
     finally:
