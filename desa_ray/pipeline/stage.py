@@ -110,8 +110,11 @@ class Task:
 
 
 def stored_layout(store: Store, stage: Stage) -> Mapping[str, Any]:
-    """The layout that the stage's first writer fixed."""
-    layout = stage.artifact(store).layout({})
+    """The layout that the stage's first writer fixed; a complete artifact's manifest holds it too."""
+    artifact = stage.artifact(store)
+    if artifact.exists():
+        return artifact.manifest()["layout"]
+    layout = artifact.layout({})
     assert layout, f"{stage} has no layout yet"
     return layout
 

@@ -135,3 +135,11 @@ def test_summary_of_a_sweep_holds_all_cells(scifact_slice, warm_home, desa, tmp_
     assert cells[0]["metrics"]["depth_dense"] is None
     assert cells[0]["metrics"]["depth_sparse"] == 20 or cells[0]["metrics"]["depth_sparse"] < 20
     assert cells[1]["metrics"]["both_shallower"] is None
+
+
+def test_a_lost_layout_file_of_a_complete_stage_does_no_harm(scifact_slice, warm_home, desa, tmp_path):
+    for layout in (tmp_path / "home" / "store").glob("*/*/layout.json"):
+        layout.unlink()
+    desa("run", *dataset(scifact_slice), "cluster=serial", "tracking.enabled=false", "fusion.kappa=3", "draws=1")
+    (cell,) = summaries(tmp_path)
+    assert cell["stages"]["computed"] == 2  # DESA's fusion and Original's, from the stored rankings
