@@ -94,6 +94,10 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
     """Compute the shards that are not stored, then publish the manifest."""
     started = time.perf_counter()
     artifact = stage.artifact(store)
+    if present(store, stage):  # another run on this store finished it since the plan was made
+        progress.begin(stage, 1, 1)
+        progress.end(stage, 0.0)
+        return
     if artifact.exists():  # whole, but built from other inputs
         artifact.discard()
     contents = {role: source.artifact(store).manifest()["content"] for role, source in stage.inputs.items()}
@@ -115,5 +119,6 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
     seconds = time.perf_counter() - started
     meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}
     meta |= {**provenance(), **finished.meta}
-    artifact.finish(finished.content, counts=finished.counts, meta=meta)
+    parts = {*artifact.parts(), *(name for shard in shards for name in shard.parts)}
+    artifact.finish(finished.content, counts=finished.counts, meta=meta, parts=parts)
     progress.end(stage, seconds)

@@ -114,7 +114,7 @@ def stored_layout(store: Store, stage: Stage) -> Mapping[str, Any]:
     artifact = stage.artifact(store)
     if artifact.exists():
         return artifact.manifest()["layout"]
-    layout = artifact.layout({})
+    layout = artifact.stored_layout()
     assert layout, f"{stage} has no layout yet"
     return layout
 

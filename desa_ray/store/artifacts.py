@@ -94,6 +94,11 @@ class Artifact:
                 return self.layout(proposed)
         return stored["layout"]
 
+    def stored_layout(self) -> dict[str, Any] | None:
+        """The stored layout, or None where there is none yet; publishes nothing."""
+        stored = self._ledger.read(LAYOUT, self.key.digest)
+        return None if stored is None else stored["layout"]
+
     def parts(self) -> dict[str, PartInfo]:
         """The finished parts in the order of their names: those of the manifest, or those that are there so far."""
         manifest = self._manifest()
