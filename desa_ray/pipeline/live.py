@@ -1,7 +1,7 @@
 """Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon as it is done.
 
-A stored shard is the record: a resumed run reads it and never generates it again, also where another seed of fate (a
-GPU without batch-invariant mode) would have given other words.
+A stored shard is the record: a resumed run reads it and never generates it again, also where another run (on a
+GPU without batch-invariant mode) would give other words.
 """
 
 from collections.abc import Mapping
