@@ -28,8 +28,9 @@ from desa_ray.store.faults import explained
 from desa_ray.store.writing import Content, Published, flush, sha256_of, written
 
 TEMPORARY = ".tmp-"
+LEASES = ".leases"  # the one folder whose files change: who is at work (leases.py)
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
-NAME = re.compile(f"{_WORD}(/{_WORD})*")
+NAME = re.compile(rf"\{LEASES}|(\{LEASES}/)?{_WORD}(/{_WORD})*")
 
 _verified: dict[str, tuple[object, ...]] = {}  # path -> stamp and SHA-256 of the files that this process has checked
 
@@ -165,6 +166,21 @@ class Files:
                 else:
                     self._once(published, lambda: self._fs.put_file(str(source), path, mode="create"))
                 return published
+
+    def overwrite(self, name: str, data: bytes) -> None:
+        """Write a lease, whole, in place of what stood there; readers see one or the other."""
+        assert name.startswith(f"{LEASES}/"), name
+        with self._explained("write", name):
+            path = self._path(name)
+            if not self._local:
+                self._fs.pipe_file(path, data)
+                return
+            temporary = Path(path).with_name(f"{TEMPORARY}{uuid4().hex}")
+            try:
+                temporary.write_bytes(data)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         """Remove a file; nothing to do where there is none."""
