@@ -186,7 +186,7 @@ def _read(files: Files, owner: str) -> Holder | None:
 
 @cache
 def _system() -> str:
-    """Boot and process namespace of this machine, within which a process number means something; empty where unknown."""
+    """Boot and process namespace of this machine, within which process numbers hold; empty where unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
