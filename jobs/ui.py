@@ -1,7 +1,6 @@
 """Open the MLflow UI on the tracking store that the last runs used."""
 
 import argparse
-import json
 import os
 import signal
 import socket
@@ -10,6 +9,7 @@ import sys
 from contextlib import suppress
 
 from desa_ray.errors import DesaError
+from desa_ray.tracking.last import last_uri
 from jobs.settings import home
 
 
@@ -19,12 +19,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port to listen on (%(default)s)")
     options = parser.parse_args(arguments)
-    last = home() / "last_tracking.json"
-    if not last.exists():
-        raise DesaError(
-            "no run has logged anything yet", where=str(home()), mend="run `desa run` first, or set DESA_HOME"
-        )
-    uri = json.loads(last.read_text(encoding="utf-8"))["uri"]
+    uri = last_uri(home())
     if not uri.startswith("sqlite:"):
         print(f"the last runs went to a tracking server: open {uri}")
         return 0

@@ -1,6 +1,5 @@
 """Reads finished runs back: the artifacts of a run, or of the children of a parent run."""
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,16 +11,15 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
+from desa_ray.tracking.last import last_uri
+from desa_ray.tracking.opening import open_client
 
 PAGE = 500
 
 
 def default_uri() -> str:
     """The store that the last run in `$DESA_HOME` (else `.desa`) logged to."""
-    last = Path(os.environ.get("DESA_HOME") or ".desa") / "last_tracking.json"
-    if not last.exists():
-        raise DesaError("no run has been logged here", where=str(last.parent), mend="set DESA_HOME, or tracking.uri")
-    return json.loads(last.read_text(encoding="utf-8"))["uri"]
+    return last_uri(Path(os.environ.get("DESA_HOME") or ".desa"))
 
 
 @contextmanager
@@ -39,7 +37,7 @@ def fetched(run_ids: Sequence[str], name: str, uri: str | None = None) -> Iterat
     uri = uri or default_uri()
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         raise DesaError("there is no such tracking store", where=uri, mend="set DESA_HOME, or tracking.uri")
-    client = MlflowClient(tracking_uri=uri)
+    client = open_client(uri)
     with tempfile.TemporaryDirectory(prefix="desa-") as folder:
         try:
             owners = [owner for run_id in run_ids for owner in _owners(client, run_id, name)]

@@ -6,31 +6,23 @@ left out by name, never silently changed.
 
 import logging
 import math
-import os
 import re
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
+from desa_ray.tracking.opening import artifact_folder, open_client
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are not news
 
 PARAM_LIMIT, TAG_LIMIT = 6000, 8000
 BATCH = 90
-PROBE_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True)
@@ -53,21 +45,8 @@ class Tracker:
         self.uri, self.artifacts = uri, artifacts
         self.local = uri.startswith("sqlite:")
         if self.local:
-            artifacts.mkdir(parents=True, exist_ok=True)
-        try:
-            if uri.startswith(("http://", "https://")):
-                # MLflow's own client retries for minutes before it says that nobody is there.
-                with suppress(urllib.error.HTTPError):  # somebody is, if only to refuse
-                    urllib.request.urlopen(uri, timeout=PROBE_TIMEOUT_S).close()  # noqa: S310  (the scheme is checked)
-            self.client = MlflowClient(tracking_uri=uri)
-            self.client.search_experiments(max_results=1)
-        except (MlflowException, OSError) as error:
-            first = str(error).splitlines()[0]
-            raise DesaError(
-                f"no tracking store at {uri}: {first}",
-                where="tracking.uri",
-                mend="start the server, mend the address, or use tracking.enabled=false",
-            ) from error
+            artifact_folder(artifacts)
+        self.client = open_client(uri)
 
     def experiment(self, name: str) -> str:
         """Id of the experiment `desa/<name>`, made if missing."""
