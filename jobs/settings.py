@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from desa_ray.config import RunConfig, StoreConfig, TrackingConfig, parse
+from desa_ray.credentials import refuse_credentials
 
 RUN_KEYS = (
     "dataset",
@@ -27,6 +28,13 @@ RUN_KEYS = (
 
 
 PATHS = (("dataset", "path"), ("encoder", "path"), ("generator", "folder"), ("sparse", "java_home"), ("store", "root"))
+ADDRESSES = (
+    ("dataset", "url"),
+    ("generator", "base_url"),
+    ("cluster", "address"),
+    ("tracking", "uri"),
+    ("store", "root"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ def order_of(config: DictConfig, folder: Path) -> Order:
     """A composed configuration as a cell to run; every wrong or unknown value is reported at once."""
     own = OmegaConf.masked_copy(config, list(RUN_KEYS))
     plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
+    refuse_credentials((f"{group}.{name}", plain[group].get(name)) for group, name in ADDRESSES)
     for group, name in PATHS:
         # Workers have another working folder, so paths travel whole.
         if isinstance(value := plain[group].get(name), str) and "://" not in value:

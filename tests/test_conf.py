@@ -49,7 +49,7 @@ def test_all_wrong_values_are_reported_together():
 
 def test_every_package_is_listed_for_the_wheel():
     listed = set(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    found = {"desa_ray.conf", "hydra_plugins", "jobs"}
+    found = {"desa_ray.conf", "desa_ray.requirements", "hydra_plugins", "jobs"}
     found |= {".".join(p.parent.relative_to(REPOSITORY).parts) for p in (REPOSITORY / "desa_ray").rglob("*.py")}
     assert listed == found
 

@@ -41,6 +41,19 @@ class Store:
         self.files.publish(probe, b"probe")
         self.files.delete(probe)
 
+    def check_write_once(self) -> None:
+        """See that a name can be published once only. Raises DesaError where a second writer would win."""
+        probe = f"probe-{uuid4().hex}"
+        self.files.publish(probe, b"first")
+        try:
+            self.files.publish(probe, b"second")
+        except NameTakenError:
+            return
+        finally:
+            self.files.delete(probe)
+        mend = "use a server that honours conditional puts (If-None-Match), or a shared folder"
+        raise DesaError("a second writer overwrites what the first wrote", where=self.files.shown, mend=mend)
+
     def find(self, stage: str, digest: str) -> Entry | None:
         """The artifact of this stage whose key has this digest, or None."""
         found = entry(self.files, stage, digest[:12])

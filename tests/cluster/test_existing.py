@@ -1,5 +1,6 @@
 """A running cluster of several nodes: the run connects to it, spreads over it, and leaves it running."""
 
+import json
 import os
 from pathlib import Path
 
@@ -49,3 +50,29 @@ def test_a_cluster_that_is_not_there_is_one_clear_error(small_slice, tmp_path):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "127.0.0.1:9" in done.stderr
+
+
+def _doctor(cluster, folder: Path, *arguments: str):
+    where = ["--cluster", cluster.address, "--store", str(folder / "store"), "--tracking", f"sqlite:///{folder}/m.db"]
+    done = run_desa(folder, folder / "home", "doctor", "--json", *where, *arguments)
+    assert done.returncode in (0, 1), done.stderr
+    findings = json.loads(done.stdout)["findings"]
+    return done.returncode, [f for f in findings if f["name"].startswith(("ray", "node"))]
+
+
+def test_the_doctor_visits_every_node(cluster, tmp_path):
+    code, (finding,) = _doctor(cluster, tmp_path)
+    assert (code, finding["status"]) == (0, "ok")
+    assert finding["what"].startswith("3 nodes, Ray ")
+    # A node whose environment has another polars first on its path.
+    other = tmp_path / "other" / "polars-0.0.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 0.0.1\n")
+    environment = {"PYTHONPATH": str(other.parent)}
+    node = cluster.add_node(num_cpus=1, object_store_memory=100 << 20, env_vars=environment)
+    try:
+        code, findings = _doctor(cluster, tmp_path)
+    finally:
+        cluster.remove_node(node)
+    assert code == 1
+    assert [("polars 0.0.1" in f["what"], f["status"]) for f in findings] == [(True, "fail")]

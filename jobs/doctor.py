@@ -1,0 +1,138 @@
+"""Check this machine, the store, the tracking server and the cluster: one line each, with the mend.
+
+Exit code 0 where nothing fails (warnings pass), 1 where something does.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+from desa_ray import __version__
+from desa_ray.config import ClusterConfig, StoreConfig, TrackingConfig, checked
+from desa_ray.credentials import redacted, refuse_credentials
+from desa_ray.errors import DesaError, listed
+from desa_ray.store.artifacts import Store
+from jobs import checkup
+from jobs.checkup import Finding, failed
+from jobs.settings import home, store_root, tracking_uri
+
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def _default(group: str) -> dict[str, Any]:
+    file = resources.files("desa_ray.conf") / group / ("local.yaml" if group == "cluster" else "default.yaml")
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def store(root: str) -> Finding:
+    """Writable, and of two writers of one name the first wins, by the means the runs use."""
+    try:
+        where = Store(root)
+        where.check_writable()
+        where.check_write_once()
+    except DesaError as error:
+        return failed("store", error)
+    return Finding("store", "ok", f"{where.files.shown} can be written, and a name only once")
+
+
+def tracking(uri: str) -> Finding:
+    from desa_ray.tracking.check import look_at_tracking
+
+    try:
+        return Finding("tracking", "ok", look_at_tracking(uri))
+    except DesaError as error:
+        return failed("tracking", error)
+
+
+def cluster(config: ClusterConfig, root: str) -> Iterator[Finding]:
+    """A session starts or is reached, and every node has the driver's versions and store."""
+    from desa_ray.cluster.nodes import look_at_nodes, versions_here
+    from desa_ray.cluster.session import session
+
+    name = f"ray {redacted(config.address)}" if config.address else "ray"
+    try:
+        with session(config):
+            nodes = look_at_nodes(root)
+    except DesaError as error:
+        yield failed(name, error)
+        return
+    here, same = versions_here(), True
+    for node in nodes:
+        differ = [f"{p} {v} (driver {here[p]})" for p, v in node.versions.items() if v != here[p]]
+        if differ:
+            mend = "use the same image or lock on all nodes"
+            yield Finding(f"node {node.name}", "fail", f"other versions: {listed(differ)}", mend)
+        if node.store is not None:
+            mend = "set store.root to a folder that all nodes share, or to an s3:// address; give nodes the credentials"
+            yield Finding(f"node {node.name}", "fail", f"the store: {node.store}", mend)
+        same = same and not differ and node.store is None
+    if same:
+        what = f"{len(nodes)} node{'s' * (len(nodes) != 1)}, Ray {here['ray']}, equal versions, one store"
+        yield Finding(name, "ok", what)
+
+
+def examine(options: argparse.Namespace) -> Iterator[Finding]:
+    """All findings, in the order of what builds on what."""
+    root = store_root(checked(StoreConfig, _default("store") | {"root": options.store}))
+    uri = tracking_uri(checked(TrackingConfig, _default("tracking") | {"uri": options.tracking}))
+    kind = {"kind": "existing", "address": options.cluster} if options.cluster else {}
+    config = checked(ClusterConfig, _default("cluster") | kind)
+    found = checkup.installed()
+    lock = checkup.lock_name(found)
+    yield checkup.python()
+    yield checkup.packages(found, lock, checkup.locked(checkup.lock_text(lock)))
+    yield checkup.java(options.java_home)
+    yield checkup.gpus(found, wanted=options.gpu)
+    yield from checkup.disk(checkup.places(home(), root), options.warn_gib, options.fail_gib)
+    yield from checkup.models(home() / "models")
+    stored = store(root)
+    yield stored
+    yield tracking(uri)
+    if stored.status == "ok" and not options.no_ray:
+        yield from cluster(config, root)
+
+
+def main(arguments: list[str]) -> int:
+    """`desa doctor [--store URL] [--tracking URI] [--cluster ADDRESS] [--json]`."""
+    first, _, rest = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(prog="desa doctor", description=first, epilog=rest)
+    parser.add_argument("--store", metavar="URL", help="folder or fsspec address (default: $DESA_HOME/store)")
+    parser.add_argument("--tracking", metavar="URI", help="tracking store (default: sqlite in $DESA_HOME)")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="a running Ray cluster (default: start a local one)")
+    parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
+    parser.add_argument("--gpu", action="store_true", help="a machine without a GPU fails")
+    parser.add_argument("--java-home", metavar="FOLDER", help="as sparse.java_home (default: the one installed)")
+    parser.add_argument("--warn-gib", type=float, default=10.0, help="free disk space to warn below (%(default)s)")
+    parser.add_argument("--fail-gib", type=float, default=1.0, help="free disk space to fail below (%(default)s)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    options = parser.parse_args(arguments)
+    refuse_credentials([("--store", options.store), ("--tracking", options.tracking), ("--cluster", options.cluster)])
+    os.environ.setdefault("GLOG_minloglevel", "2")  # Ray's own notes are not findings
+    findings = []
+    say = _quiet if options.json else _line
+    for finding in examine(options):
+        findings.append(finding)
+        say(finding)
+    worst = max((finding.status for finding in findings), key=list(COLOURS).index)
+    if options.json:
+        document = {"desa_ray": __version__, "status": worst, "findings": [asdict(finding) for finding in findings]}
+        print(json.dumps(document, indent=1))
+    return int(worst == "fail")
+
+
+def _quiet(finding: Finding) -> None: ...
+
+
+def _line(finding: Finding) -> None:
+    text = Text.assemble((f"{finding.status:5}", COLOURS[finding.status]), f"{finding.name}: {finding.what}")
+    if finding.mend:
+        text.append(f" ({finding.mend})")
+    Console(highlight=False).print(text, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""The locks, packaged so that `desa doctor` can compare an installation with them."""
