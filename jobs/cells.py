@@ -5,7 +5,7 @@ stored, so an interrupted sweep keeps what it has and the rerun goes on from the
 Ray nor any engine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,14 @@ class LazyExecutor:
             self.executor = self._start()
         self.executor.map(pool, tasks, done)
 
+    def require(self, configs: Iterable[RunConfig]) -> None:
+        """Join a running cluster now, and refuse it where a node lacks what these cells need."""
+        if self.config.kind == "existing" and self.executor is None:
+            from desa_ray.cluster.preflight import check_nodes, needs_of
+
+            self.executor = self._start()
+            check_nodes(needs_of(configs, home=home(), store_root=self.store.files.root))
+
     def _start(self) -> Executor:
         if self.config.kind == "serial":
             executor: Executor = SerialExecutor(self.store.files.root)
@@ -99,6 +107,8 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
     with ExitStack() as stack:
         stack.callback(progress.close)
         executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
+        if todo:
+            executor.require(order.config for order in orders)
         sweep.finish_ready()
         for stage in schedule(todo):
             sweep.run(stage, executor, progress)

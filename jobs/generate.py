@@ -42,6 +42,8 @@ def _task(config: DictConfig) -> None:
         progress = ConsoleProgress()
         stack.callback(progress.close)
         executor = LazyExecutor(order.config, store, stack.enter_context(ExitStack()))
+        if todo:
+            executor.require([order.config])
         for stage in schedule(todo):
             run_stage(store, stage, executor, progress)
     fresh = {stage.key.digest for stage in todo}

@@ -27,7 +27,14 @@ RUN_KEYS = (
 )
 
 
-PATHS = (("dataset", "path"), ("encoder", "path"), ("generator", "folder"), ("sparse", "java_home"), ("store", "root"))
+PATHS = (
+    ("dataset", "path"),
+    ("encoder", "path"),
+    ("generator", "folder"),
+    ("generator", "path"),
+    ("sparse", "java_home"),
+    ("store", "root"),
+)
 ADDRESSES = (
     ("dataset", "url"),
     ("generator", "base_url"),

@@ -47,10 +47,13 @@ def session(config: ClusterConfig) -> Iterator[None]:
             ray.init(address=config.address, **quiet)
     except (OSError, RuntimeError, ValueError) as error:
         place = config.address or "this machine"
+        versions = str(error).startswith("Version mismatch")
         raise DesaError(
-            f"no Ray session on {place}: {str(error).splitlines()[0]}",
+            f"no Ray session on {place}: {' '.join(str(error).split()) if versions else str(error).splitlines()[0]}",
             where="cluster.address",
-            mend="check `ray status` there, or use cluster=local",
+            mend="start it with the same lock or image"
+            if versions
+            else "check `ray status` there, or use cluster=local",
         ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(

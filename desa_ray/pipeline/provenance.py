@@ -5,6 +5,7 @@ import platform
 import subprocess
 from functools import cache
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,40 @@ def installed() -> dict[str, str]:
 
 
 @cache
+def environment_hash() -> str:
+    """Hex SHA-256 over the names and versions of all installed distributions."""
+    return hashlib.sha256("\n".join(f"{name}=={version}" for name, version in installed().items()).encode()).hexdigest()
+
+
+@cache
+def code_hash() -> str:
+    """Hex SHA-256 over the platform's own modules and configuration files, however they were installed."""
+    digest = hashlib.sha256()
+    for package in ("desa_ray", "desa_ray.conf", "jobs"):
+        found = find_spec(package)
+        for folder in (found and found.submodule_search_locations) or ():
+            for file in sorted(Path(folder).rglob("*")):
+                name = file.relative_to(folder).as_posix()
+                # A wheel has conf inside desa_ray, a checkout beside it.
+                if file.suffix in (".py", ".yaml") and not (package == "desa_ray" and name.startswith("conf/")):
+                    digest.update(f"{package} {name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+@cache
+def platform_facts() -> dict[str, Any]:
+    """What must be equal wherever one run computes: Python, Ray, this platform and its code, the packages."""
+    return {
+        "python": platform.python_version(),
+        "ray": installed().get("ray", "missing"),
+        "desa-ray": installed().get("desa-ray", "missing"),
+        "code": code_hash(),
+        "environment": environment_hash(),
+        "packages": installed(),
+    }
+
+
+@cache
 def provenance() -> dict[str, Any]:
     """Code commit and dirtiness (null where the code is not a checkout), environment hash, principal versions."""
     packages = installed()
@@ -43,7 +78,7 @@ def provenance() -> dict[str, Any]:
     return {
         "commit": commit if tracked else None,
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")) if tracked else None,
-        "environment": hashlib.sha256("\n".join(f"{n}=={v}" for n, v in packages.items()).encode()).hexdigest(),
+        "environment": environment_hash(),
         "versions": {"python": platform.python_version()} | {n: packages[n] for n in PRINCIPAL if n in packages},
         "machine": f"{platform.system()} {platform.machine()}",
     }

@@ -5,8 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
+import ray
 from ray.cluster_utils import Cluster
 
+from desa_ray.cluster.preflight import Needs, check_nodes
+from desa_ray.errors import Problems
+from desa_ray.pipeline.provenance import platform_facts
 from tests.desa_fixtures import dataset, run_desa, summaries
 
 
@@ -15,7 +19,8 @@ def cluster():
     """A head without CPUs for work and two worker nodes, on this machine."""
     os.environ["RAY_AUTH_MODE"] = "disabled"
     memory = 100 << 20
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": memory})
+    head = {"num_cpus": 0, "object_store_memory": memory, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args=head)
     for _ in range(2):
         nodes.add_node(num_cpus=1, object_store_memory=memory)
     yield nodes
@@ -42,6 +47,22 @@ def test_a_pool_that_no_node_can_hold_is_refused_with_what_the_cluster_has(clust
     done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where)
     assert done.returncode == 2
     assert "cluster.encoder_cpus" in done.stderr
+
+
+def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path):
+    ray.init(address=cluster.address, logging_level="ERROR")
+    try:
+        needs = Needs({"DESA_HOME": str(tmp_path)}, {})
+        assert check_nodes(needs) == 3
+        assert list(tmp_path.iterdir()) == []  # the probe is gone again
+        for other in ({"desa-ray": "9.9"}, {"code": "0" * 64}, {"environment": "", "packages": {"numpy": "1.0"}}):
+            with pytest.raises(Problems) as caught:
+                check_nodes(needs, platform_facts() | other)
+            for node in ray.nodes():
+                assert node["NodeID"][:8] in str(caught.value)
+            assert "same lock" in str(caught.value)
+    finally:
+        ray.shutdown()
 
 
 def test_a_cluster_that_is_not_there_is_one_clear_error(small_slice, tmp_path):

@@ -1,0 +1,206 @@
+"""Before work goes to a running cluster: every node must carry this platform and see the same files.
+
+One small task a node looks around there and reports; comparing is done here. Paths are checked two ways: folders that
+workers write to (the home, the store) by a probe file that this process puts there, inputs (data sets, models,
+recordings) by their file names and sizes. Everything that does not fit is told at once, with the nodes it concerns.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from desa_ray.cluster.node_facts import fingerprint
+from desa_ray.config import RunConfig
+from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.pipeline.provenance import platform_facts
+
+NODE_TIMEOUT_S = 90.0
+INSTALL = "install the same lock, or use the same image, on every node"
+INPUTS = (
+    ("dataset", "path"),
+    ("encoder", "path"),
+    ("generator", "folder"),
+    ("generator", "path"),
+    ("sparse", "java_home"),
+)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What every node must have: folders to write to, inputs to read, environment variables to be set.
+
+    Attributes:
+        shared, inputs: local paths by the setting that names them.
+        variables: names; their values never leave the node.
+    """
+
+    shared: Mapping[str, str]
+    inputs: Mapping[str, str]
+    variables: tuple[str, ...] = ()
+
+
+def needs_of(configs: Iterable[RunConfig], *, home: Path, store_root: str) -> Needs:
+    """The needs of some cells together; object stores and hub models are everybody's already."""
+    shared = {"DESA_HOME": str(home)}
+    if "://" not in store_root:
+        shared["store.root"] = store_root
+    inputs, variables = {}, []
+    for config in configs:
+        for group, name in INPUTS:
+            value = getattr(getattr(config, group), name)
+            if value is not None and "://" not in value:
+                inputs[f"{group}.{name}={value}"] = value
+        if config.generator.kind == "openai" and config.generator.api_key_env is not None:
+            variables.append(config.generator.api_key_env)
+    return Needs(shared, inputs, tuple(dict.fromkeys(variables)))
+
+
+def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """How two platforms differ, in words; `packages` are compared by what both have, and only if `expected` has any.
+
+    Args:
+        expected, found: as `platform_facts` gives them; what `expected` lacks is not compared.
+    """
+    told = [
+        f"{name} is {found.get(name)}, not {expected[name]}"
+        for name in ("python", "ray", "desa-ray")
+        if name in expected and expected[name] != found.get(name)
+    ]
+    if not told and expected.get("code", found.get("code")) != found.get("code"):
+        told.append(f"desa-ray {found['desa-ray']} is other code ({found['code'][:12]}, not {expected['code'][:12]})")
+    if expected.get("environment") != found.get("environment"):
+        wanted, own = expected.get("packages", {}), found.get("packages", {})
+        others = [f"{n} {own[n]} (not {wanted[n]})" for n in wanted if n in own and own[n] != wanted[n] and n != "ray"]
+        if others:
+            told.append(f"packages differ: {listed(others, 5)}")
+    return told
+
+
+def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
+    """Look at every living node of the session that is open; returns how many there are.
+
+    Args:
+        needs: what the work reads and writes.
+        expected: the platform each node must carry; None for this process's own.
+
+    Raises:
+        Problems: one line for everything that does not fit, naming the nodes.
+    """
+    problems: list[tuple[str, DesaError]] = []
+    with ExitStack() as stack:
+        probes = {_probe(stack, setting, path): setting for setting, path in needs.shared.items()}
+        here = {path: fingerprint(path) for path in needs.inputs.values() if Path(path).exists()}
+        tokens = {path: Path(path).name for path in probes}
+        reports = _ask(tokens, list(needs.inputs.values()), needs.variables)
+    for node, report in reports.items():
+        problems += [(node, problem) for problem in _complaints(report, needs, probes, here, expected)]
+    if problems:
+        raise Problems(_grouped(problems))
+    return len(reports)
+
+
+def _probe(stack: ExitStack, setting: str, folder: str) -> str:
+    """Put a probe file into a folder until the stack closes; its content is its name."""
+    path = Path(folder) / f".probe-{uuid4().hex}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name, encoding="utf-8")
+    except OSError as error:
+        raise DesaError(
+            f"cannot write to {folder}: {error.strerror}", where=setting, mend="name another folder"
+        ) from error
+    stack.callback(path.unlink, missing_ok=True)
+    return str(path)
+
+
+def _task():
+    """The task, made inside a function so that it travels by value: a node without the platform can answer too."""
+
+    def look(probes, inputs, variables):
+        try:
+            from desa_ray.cluster.node_facts import facts
+        except ImportError as error:
+            return f"the platform is not installed there: {error}"
+        return facts(probes, inputs, variables)
+
+    return look
+
+
+def _ask(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]) -> dict[str, dict[str, Any] | str]:
+    """Each living node's facts, or what was wrong with asking, by the node's name."""
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    look = ray.remote(_task())
+    nodes = {node["NodeID"]: f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})" for node in _living()}
+    pending = {}
+    for identity in nodes:
+        where = NodeAffinitySchedulingStrategy(identity, soft=False)
+        task = look.options(num_cpus=0, max_retries=0, scheduling_strategy=where)
+        pending[identity] = task.remote(dict(probes), list(inputs), list(variables))
+    ray.wait(list(pending.values()), num_returns=len(pending), timeout=NODE_TIMEOUT_S)
+    reports: dict[str, dict[str, Any] | str] = {}
+    for identity, reference in pending.items():
+        try:
+            reports[nodes[identity]] = ray.get(reference, timeout=0.1)
+        except GetTimeoutError:
+            reports[nodes[identity]] = f"does not answer within {NODE_TIMEOUT_S:.0f} s"
+            with suppress(RayError):
+                ray.cancel(reference, force=True)
+        except RayError as error:
+            if identity in {node["NodeID"] for node in _living()}:  # a node that left meanwhile is nobody's problem
+                reports[nodes[identity]] = f"cannot answer: {str(error).strip().splitlines()[-1]}"
+    return reports
+
+
+def _living() -> list[dict[str, Any]]:
+    import ray
+
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _complaints(
+    report: dict[str, Any] | str,
+    needs: Needs,
+    probes: Mapping[str, str],
+    here: Mapping[str, str],
+    expected: Mapping[str, Any] | None,
+) -> list[DesaError]:
+    """What is wrong with one node, not yet saying which."""
+    if isinstance(report, str):
+        return [DesaError(report, mend=INSTALL)]
+    problems = [DesaError(what, mend=INSTALL) for what in differences(expected or platform_facts(), report["platform"])]
+    for probe, what in report["probes"].items():
+        if what:
+            setting = probes[probe]
+            mend = "put it on a path that all nodes share, under the same name"
+            problems.append(DesaError(f"{setting} {needs.shared[setting]}: the node {what}", mend=mend))
+    for setting, path in needs.inputs.items():
+        found = report["inputs"][path]
+        if found.startswith("error: "):
+            what = f"{setting}: {found.removeprefix('error: ')}"
+        elif found != here.get(path):
+            what = f"{setting}: other files than here"
+        else:
+            continue
+        problems.append(DesaError(what, mend="put it on a path that all nodes share"))
+    problems += [
+        DesaError(f"the environment variable {name} is not set", mend="set it before the node's `ray start`")
+        for name in report["unset"]
+    ]
+    return problems
+
+
+def _grouped(problems: Sequence[tuple[str, DesaError]]) -> list[DesaError]:
+    """The same complaint of several nodes as one line that names them all."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for node, problem in problems:
+        nodes.setdefault((problem.what, problem.mend), []).append(node)
+    return [
+        DesaError(what, where=f"node{'s' if len(names) > 1 else ''} {listed(names, 5)}", mend=mend)
+        for (what, mend), names in nodes.items()
+    ]
