@@ -38,7 +38,8 @@ Count = Annotated[int, Field(ge=1)]
 class DatasetConfig:
     """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR layout.
 
-    `queries` keeps only the queries with these ids, and their judgments.
+    `queries` keeps only the queries with these ids, and their judgments. Of what is left, `size` keeps a snapshot of so
+    many documents and `sample` the first so many judged queries, both by hash (`desa_ray.data.subsets`).
     """
 
     name: Name
@@ -49,6 +50,8 @@ class DatasetConfig:
     ir_datasets_id: str | None = None
     missing_relevant: Literal["error", "drop"] = "error"
     queries: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    size: Literal["all"] | Count = "all"
+    sample: Literal["all"] | Count = "all"
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -24,6 +24,7 @@ DOCUMENTS = pl.Schema({"id": pl.String, "text": pl.String})
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 ROWS_A_PART = 65_536
 PART = "part-{}.parquet"
+TABLES = {"corpus": "documents", "queries": "queries", "qrels": "qrels"}  # stage -> attribute of a `Collection`
 
 
 @lru_cache(maxsize=2)
@@ -76,9 +77,14 @@ class CollectionWork:
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         found = _loaded(self.config, self.data_home)
-        hashes = {"corpus": found.corpus_hash, "queries": found.queries_hash, "qrels": found.qrels_hash}
-        sizes = {"documents": found.documents.height, "queries": found.queries.height, "qrels": found.qrels.height}
+        sizes, hashes = tables_record(found)
         return Finished(stage.key.digest, {**sizes, **found.counts}, {"tables": hashes})
+
+
+def tables_record(found: Collection) -> tuple[dict[str, int], dict[str, str]]:
+    """What a record keeps of a collection: the sizes of its tables, and their hashes by stage."""
+    sizes = {attribute: getattr(found, attribute).height for attribute in TABLES.values()}
+    return sizes, {"corpus": found.corpus_hash, "queries": found.queries_hash, "qrels": found.qrels_hash}
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ class CollectionStages:
     Attributes:
         documents, queries, qrels: the stages that hold the tables.
         counts: table sizes and what validation noticed.
+        whole: the documents that a snapshot was drawn from; None where these are all.
     """
 
     name: str
@@ -95,6 +102,11 @@ class CollectionStages:
     queries: Stage
     qrels: Stage
     counts: Mapping[str, int]
+    whole: Stage | None = None
+
+    @property
+    def tables(self) -> tuple[Stage, Stage, Stage]:
+        return self.documents, self.queries, self.qrels
 
 
 def record_stage(config: DatasetConfig, data_home: Path) -> Stage:
@@ -107,17 +119,11 @@ def record_stage(config: DatasetConfig, data_home: Path) -> Stage:
 def collection_stages(config: DatasetConfig, record: Mapping[str, Any], data_home: Path) -> CollectionStages:
     """The table stages behind a stored collection record (its manifest)."""
 
-    def table(stage: str, attribute: str) -> Stage:
-        work = TableWork(attribute, config, str(data_home))
+    def table(stage: str) -> Stage:
+        work = TableWork(TABLES[stage], config, str(data_home))
         return Stage(stage, 1, {"content": record["meta"]["tables"][stage]}, work, label=config.name)
 
-    return CollectionStages(
-        config.name,
-        table("corpus", "documents"),
-        table("queries", "queries"),
-        table("qrels", "qrels"),
-        record["counts"],
-    )
+    return CollectionStages(config.name, table("corpus"), table("queries"), table("qrels"), record["counts"])
 
 
 def read_rows(store: Store, stage: Stage, start: int = 0, stop: int | None = None) -> pl.DataFrame:

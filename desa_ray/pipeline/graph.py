@@ -5,7 +5,7 @@ validating the collection is part of that; it is remembered in the store, so an 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,10 @@ from desa_ray.pipeline.methods import (
 from desa_ray.pipeline.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
 from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.rankings import DenseRankingWork, SparseRankingWork
+from desa_ray.pipeline.selection import selected, selection_stage
 from desa_ray.pipeline.sources import TextSource
 from desa_ray.pipeline.stage import Pool, Stage
-from desa_ray.pipeline.vectors import CorpusVectorsWork, TextVectorsWork
+from desa_ray.pipeline.vectors import CorpusVectorsWork, SnapshotVectorsWork, TextVectorsWork
 from desa_ray.store.artifacts import Store
 
 MEASURES = ("nDCG@10", "R@20")
@@ -126,15 +127,24 @@ class Builder:
 
     def _collection(self) -> CollectionStages:
         dataset = self.config.dataset
-        serial = SerialExecutor(self.store.files.root)
-        record = record_stage(dataset, self.data_home)
-        if not present(self.store, record):
-            run_stage(self.store, record, serial, Quiet())
-        collection = collection_stages(dataset, record.artifact(self.store).manifest(), self.data_home)
-        for stage in (collection.documents, collection.queries, collection.qrels):
-            if not present(self.store, stage):
-                run_stage(self.store, stage, serial, Quiet())
-        return collection
+        whole = replace(dataset, size="all", sample="all")
+        record = self._stored(record_stage(whole, self.data_home))
+        collection = collection_stages(whole, record, self.data_home)
+        for stage in collection.tables:
+            self._stored(stage)
+        if dataset == whole:
+            return collection
+        selection = selection_stage(dataset, collection)
+        part = selected(collection, selection, self._stored(selection))
+        for stage in part.tables:
+            self._stored(stage)
+        return part
+
+    def _stored(self, stage: Stage) -> Mapping[str, Any]:
+        """The manifest of a cheap stage that planning itself needs, computed here where it is missing."""
+        if not present(self.store, stage):
+            run_stage(self.store, stage, SerialExecutor(self.store.files.root), Quiet())
+        return stage.artifact(self.store).manifest()
 
     def _texts(self, collection: CollectionStages) -> Mapping[str, int]:
         """Finds and checks the generated texts."""
@@ -142,8 +152,15 @@ class Builder:
         return self.source.check(prompts(self.config.method))
 
     def _vectors(self) -> Stage:
+        documents, params = self.collection.documents, {"encoder": self.identity}
+        whole = self.collection.whole or documents
         work = CorpusVectorsWork(self._encoders, self._encoder_shard)
-        return Stage("vectors", 1, {"encoder": self.identity}, work, {"corpus": self.collection.documents}, self._label)
+        vectors = Stage("vectors", 1, params, work, {"corpus": whole}, self._label)
+        if whole.key == documents.key:
+            return vectors
+        inputs = {"corpus": documents, "whole": whole, "vectors": vectors}
+        part = SnapshotVectorsWork(self.config.cluster.shard_documents)
+        return Stage("snapshot_vectors", 1, params, part, inputs, f"{self._label} size {self.config.dataset.size}")
 
     @property
     def _label(self) -> str:

@@ -3,7 +3,7 @@
 Both stages hash their rows in order, so that the artifact's content does not depend on shard or batch sizes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,52 @@ class CorpusVectorsWork:
         )
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        shards = self.shards(layout)
-        dimension = corpus_shard(store, stage, shards[0]).shape[1]
-        hasher = ArrayHasher(np.float32, (dimension,))
-        for shard in shards:
-            hasher.update(corpus_shard(store, stage, shard))
-        return Finished(hasher.hexdigest(), {"rows": layout["bounds"][-1], "dimension": dimension})
+        return _finished_vectors(store, stage, self.shards(layout))
+
+
+@dataclass(frozen=True)
+class SnapshotVectorsWork:
+    """Takes a snapshot's vectors out of those of the whole corpus; nothing is encoded.
+
+    Engines whose vectors depend on a text's neighbours (torch) would give a snapshot other bits; so the whole corpus's
+    vectors are the ones that count. Inputs: `corpus`, `whole` (its documents), `vectors` (of the whole).
+    Parts: `numbers.npy` int64 (each document's number in the whole), and index files as above.
+    """
+
+    shard_documents: int
+    pool: None = None
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        documents, whole = (read_rows(store, stage.inputs[role])["id"] for role in ("corpus", "whole"))
+        numbers = whole.is_in(documents.implode()).arg_true().to_numpy()  # both are in the order of ids
+        assert len(numbers) == len(documents), f"{stage} is no subset"
+        write_array(stage.artifact(store), "numbers.npy", numbers.astype(np.int64))
+        return {"bounds": bounds(len(numbers), self.shard_documents)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "part-{}.faiss")
+
+    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
+        artifact, source = stage.artifact(store), stage.inputs["vectors"]
+        numbers = read_array(artifact, "numbers.npy")[shard.start : shard.stop]
+        found = []
+        for part in source.work.shards(stored_layout(store, source)):
+            own = numbers[(numbers >= part.start) & (numbers < part.stop)]
+            if own.size:
+                found.append(corpus_shard(store, source, part)[own - part.start])
+        vectors = np.concatenate(found)
+        artifact.write_part(shard.parts[0], lambda path: write_shard(vectors, path), rows=shard.stop - shard.start)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return _finished_vectors(store, stage, self.shards(layout))
+
+
+def _finished_vectors(store: Store, stage: Stage, shards: Sequence[Shard]) -> Finished:
+    dimension = corpus_shard(store, stage, shards[0]).shape[1]
+    hasher = ArrayHasher(np.float32, (dimension,))
+    for shard in shards:
+        hasher.update(corpus_shard(store, stage, shard))
+    return Finished(hasher.hexdigest(), {"rows": shards[-1].stop, "dimension": dimension})
 
 
 def corpus_shard(store: Store, stage: Stage, shard: Shard) -> np.ndarray:

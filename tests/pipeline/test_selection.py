@@ -1,0 +1,151 @@
+"""Snapshots and samples as collections: what they keep, which keys they share, and vectors that nobody encoded."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+from desa_ray.config import RunConfig, parse
+from desa_ray.data.subsets import hash_order
+from desa_ray.errors import Problems
+from desa_ray.pipeline.collection import CollectionStages, read_rows
+from desa_ray.pipeline.execute import Quiet, missing, run_stage
+from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.graph import Builder, Cell
+from desa_ray.pipeline.methods import ORIGINAL
+from desa_ray.pipeline.stage import Stage, ancestors
+from desa_ray.store.artifacts import Store
+from jobs.settings import RUN_KEYS
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def store(home) -> Store:
+    return Store(str(home / "store"))
+
+
+@pytest.fixture(scope="module")
+def config(small_slice) -> RunConfig:
+    """100 documents and 8 queries."""
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        composed = compose("config", ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"])
+    plain = OmegaConf.to_container(composed, resolve=True)
+    return parse({key: plain[key] for key in RUN_KEYS})
+
+
+def changed(config: RunConfig, **dataset) -> RunConfig:
+    return replace(config, dataset=replace(config.dataset, **dataset))
+
+
+def cell(config: RunConfig, store: Store, home: Path) -> Cell:
+    return Builder(config, store, home).cell()
+
+
+def keys(cell: Cell) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for stage in ancestors(cell.targets):
+        found.setdefault(stage.name, set()).add(stage.key.digest)
+    return found
+
+
+def ids(store: Store, stage: Stage) -> list[str]:
+    return read_rows(store, stage)["id"].to_list()
+
+
+def vectors(cell: Cell) -> Stage:
+    return next(s.inputs["vectors"] for s in ancestors(cell.targets) if "vectors" in s.inputs and s.name == "ranking")
+
+
+def relevant(store: Store, collection: CollectionStages) -> set[str]:
+    return {document for _, document, grade in read_rows(store, collection.qrels).iter_rows() if grade > 0}
+
+
+def test_snapshots_are_nested_keep_what_is_relevant_and_the_order_of_the_whole(config, store, home):
+    whole = cell(config, store, home).collection
+    everything, needed = ids(store, whole.documents), relevant(store, whole)
+    smaller: set[str] = set()
+    for size in (20, 50, 99):
+        own = cell(changed(config, size=size), store, home).collection
+        found = ids(store, own.documents)
+        assert len(found) == size == own.counts["documents"]
+        assert found == [key for key in everything if key in set(found)]
+        assert needed <= set(found)
+        assert smaller < set(found) < set(everything)
+        assert read_rows(store, own.qrels).equals(read_rows(store, whole.qrels))
+        smaller = set(found)
+
+
+def test_a_snapshot_shares_everything_that_comes_from_queries_alone(config, store, home):
+    whole, part = keys(cell(config, store, home)), keys(cell(changed(config, size=50), store, home))
+    same = {"queries", "qrels", "generation", "text_vectors", "terms", "vectors"}
+    assert {name for name in whole if whole[name] == part[name]} == same
+    assert part["corpus"] > whole["corpus"]  # the whole's vectors need it
+
+
+def test_a_snapshots_vectors_are_those_of_encoding_it_afresh_byte_for_byte(
+    config, store, home, small_slice, tmp_path_factory
+):
+    executor = SerialExecutor(store.files.root)
+    config = replace(config, encoder=replace(config.encoder, max_tokens=24))  # quick
+    part = cell(changed(config, size=50), store, home)
+    kept = set(ids(store, part.collection.documents))
+    folder = Path(shutil.copytree(small_slice, tmp_path_factory.mktemp("afresh") / "slice"))
+    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept_lines = [line for line in lines if json.loads(line)["_id"] in kept]
+    (folder / "corpus.jsonl").write_text("".join(kept_lines), encoding="utf-8")
+    afresh = cell(changed(config, path=str(folder)), store, home)
+    for stage in missing(store, [vectors(part), vectors(afresh)]):
+        run_stage(store, stage, executor, Quiet())
+    executor.close()
+    own, other = (vectors(which).artifact(store) for which in (part, afresh))
+    assert (vectors(part).name, vectors(afresh).name) == ("snapshot_vectors", "vectors")
+    assert own.manifest()["content"] == other.manifest()["content"]
+    assert {p.name: p.sha256 for p in own.parts().values() if p.name.endswith("faiss")} == {
+        p.name: p.sha256 for p in other.parts().values()
+    }
+    # the same rows are the same corpus, so the snapshot's own postings are those of the folder
+    assert part.collection.documents.key == afresh.collection.documents.key
+    assert {s.key for s in ancestors(part.targets) if s.name == "postings"} == {
+        s.key for s in ancestors(afresh.targets) if s.name == "postings"
+    }
+
+
+def test_a_sample_is_the_first_judged_queries_by_hash_with_their_judgments(config, store, home, small_slice, tmp_path):
+    folder = Path(shutil.copytree(small_slice, tmp_path / "slice"))
+    judged = ids(store, cell(config, store, home).collection.queries)
+    first = [judged[place] for place in hash_order(judged)]
+    with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
+        for number in range(50):  # some of these hash before all others
+            file.write(json.dumps({"_id": f"unjudged{number}", "text": "anything"}) + "\n")
+    own = cell(replace(changed(config, path=str(folder), sample=3), method=ORIGINAL), store, home).collection
+    assert ids(store, own.queries) == sorted(first[:3])
+    assert set(read_rows(store, own.qrels)["query_id"]) == set(first[:3])
+    many = cell(replace(changed(config, path=str(folder), sample=1000), method=ORIGINAL), store, home).collection
+    assert ids(store, many.queries) == judged
+
+
+def test_a_sample_neither_encodes_documents_nor_indexes_them_again(config, store, home):
+    whole, part = keys(cell(config, store, home)), keys(cell(changed(config, sample=3), store, home))
+    assert {name for name in whole if whole[name] == part[name]} == {"corpus", "vectors", "postings"}
+
+
+def test_a_snapshot_is_the_same_for_every_sample(config, store, home):
+    whole, part = (cell(changed(config, size=50, sample=sample), store, home) for sample in ("all", 2))
+    assert whole.collection.documents.key == part.collection.documents.key
+    assert vectors(whole).key == vectors(part).key
+
+
+@pytest.mark.parametrize("size", [1, 100, 101])
+def test_a_size_that_gives_no_snapshot_is_refused_before_anything_runs(config, home, size, tmp_path):
+    store = Store(str(tmp_path / "store"))
+    with pytest.raises(Problems, match=f"dataset.size: a snapshot of {size} documents"):
+        cell(changed(config, size=size), store, home)
+    assert {entry.stage for entry in store.list() if entry.complete} == {"collection", "corpus", "queries", "qrels"}
