@@ -160,7 +160,7 @@ class Builder:
             return vectors
         inputs = {"corpus": documents, "whole": whole, "vectors": vectors}
         part = SnapshotVectorsWork(self.config.cluster.shard_documents)
-        return Stage("snapshot_vectors", 1, params, part, inputs, f"{self._label} size {self.config.dataset.size}")
+        return Stage("snapshot_vectors", 1, params, part, inputs, f"{documents.label} {self.config.encoder.name}")
 
     @property
     def _label(self) -> str:
@@ -235,7 +235,7 @@ class Builder:
                 self._analysis,
                 PostingsWork(lucene_pool(config)),
                 {"corpus": collection.documents},
-                config.dataset.name,
+                collection.documents.label,
             )
             params |= {"k1": config.sparse.k1, "b": config.sparse.b}
             work = SparseRankingWork(*shape)

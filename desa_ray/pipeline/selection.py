@@ -94,8 +94,9 @@ class ChosenTableWork:
 def selection_stage(config: DatasetConfig, whole: CollectionStages) -> Stage:
     """The stage that chooses; running it finds out whether the whole has what is asked for."""
     inputs = {"corpus": whole.documents, "queries": whole.queries, "qrels": whole.qrels}
-    label = f"{config.name} size {config.size} sample {config.sample}"
-    return Stage("selection", 1, {"size": config.size, "sample": config.sample}, SelectionWork(), inputs, label)
+    asked = {"size": config.size, "sample": config.sample}
+    label = " ".join([config.name, *(f"{what} {value}" for what, value in asked.items() if value != "all")])
+    return Stage("selection", 1, asked, SelectionWork(), inputs, label)
 
 
 def selected(whole: CollectionStages, selection: Stage, record: Mapping[str, Any]) -> CollectionStages:
