@@ -54,16 +54,24 @@ class LazyExecutor:
         self.executor: Executor | None = None
 
     def map(self, pool, tasks, done) -> None:
+        self._started().map(pool, tasks, done)
+
+    def workers_for(self, pool, tasks: int) -> int:
+        return self._started().workers_for(pool, tasks)
+
+    def _started(self) -> Executor:
         if self.executor is None:
             self.executor = self._start()
-        self.executor.map(pool, tasks, done)
+        return self.executor
 
-    def require(self, configs: Iterable[RunConfig]) -> None:
-        """Join a running cluster now, and refuse it where a node lacks what these cells need."""
+    def require(self, configs: Iterable[RunConfig], todo: Sequence[Stage]) -> None:
+        """Join a running cluster now, and refuse it where a node lacks what they need, or none holds a worker."""
         if self.config.kind == "existing" and self.executor is None:
             from desa_ray.cluster.preflight import check_nodes, needs_of
+            from desa_ray.cluster.resources import check_pools
 
             self.executor = self._start()
+            check_pools([stage.work.pool for stage in todo if stage.work.pool is not None])
             check_nodes(needs_of(configs, home=home(), store_root=self.store.files.root))
 
     def _start(self) -> Executor:
@@ -108,7 +116,7 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         stack.callback(progress.close)
         executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
         if todo:
-            executor.require(order.config for order in orders)
+            executor.require((order.config for order in orders), todo)
         sweep.finish_ready()
         for stage in schedule(todo):
             sweep.run(stage, executor, progress)

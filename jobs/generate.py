@@ -43,7 +43,7 @@ def _task(config: DictConfig) -> None:
         stack.callback(progress.close)
         executor = LazyExecutor(order.config, store, stack.enter_context(ExitStack()))
         if todo:
-            executor.require([order.config])
+            executor.require([order.config], todo)
         for stage in schedule(todo):
             run_stage(store, stage, executor, progress)
     fresh = {stage.key.digest for stage in todo}

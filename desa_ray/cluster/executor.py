@@ -16,6 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from desa_ray.cluster.resources import room
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, PoisonShard
 from desa_ray.pipeline.executor import Worker
@@ -119,8 +120,7 @@ class RayExecutor:
     def _pool(self, spec: Pool, tasks: int) -> _Pool:
         """The pool, started if need be, with no more actors than there are tasks."""
         pool = self.pools.pop(spec.name, None) or _Pool(spec)
-        room = self._room(spec)
-        wanted = max(1, min(spec.size or room, tasks, room))
+        wanted = self.workers_for(spec, tasks)
         self._make_room(spec, max(wanted, len(pool.members)))
         self.pools[spec.name] = pool  # most recently used last
         actor = ray.remote(_Actor)
@@ -134,19 +134,9 @@ class RayExecutor:
             pool.members.append(_Member(handle))
         return pool
 
-    def _room(self, spec: Pool) -> int:
-        """How many workers of this kind the whole cluster could hold."""
-        total = ray.cluster_resources()
-        cpus, gpus = total.get("CPU", 0), total.get("GPU", 0)
-        room = min(cpus // spec.cpus if spec.cpus else 1 << 20, gpus // spec.gpus if spec.gpus else 1 << 20)
-        if room < 1:
-            raise DesaError(
-                f"a worker of pool {spec.name} needs {spec.cpus} CPUs and {spec.gpus} GPUs, the cluster has "
-                f"{cpus:g} and {gpus:g}",
-                where="cluster",
-                mend="lower cluster.encoder_cpus or cluster.encoder_gpus, or add nodes",
-            )
-        return int(room)
+    def workers_for(self, pool: Pool, tasks: int) -> int:
+        held = room(pool)
+        return max(1, min(pool.size or held, tasks, held))
 
     def _make_room(self, spec: Pool, wanted: int) -> None:
         """End the other pools, least recently used first, until `wanted` workers fit beside those that stay.

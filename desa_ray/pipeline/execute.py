@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from desa_ray.pipeline.executor import Executor
 from desa_ray.pipeline.provenance import provenance
-from desa_ray.pipeline.stage import Stage, Task
+from desa_ray.pipeline.stage import Shard, Stage, Task
 from desa_ray.store.artifacts import Store
 
 
@@ -100,7 +100,8 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
         return
     if artifact.exists():  # whole, but built from other inputs
         artifact.discard()
-    contents = {role: source.artifact(store).manifest()["content"] for role, source in stage.inputs.items()}
+    sources = {role: source.artifact(store).manifest() for role, source in stage.inputs.items()}
+    contents = {role: manifest["content"] for role, manifest in sources.items()}
     layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
     if layout["inputs"] != contents:  # half built from other inputs
         artifact.discard()
@@ -109,6 +110,7 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
     open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
     progress.begin(stage, len(shards), len(shards) - len(open_shards))
     tasks = [Task(stage, shard) for shard in open_shards]
+    workers = executor.workers_for(stage.work.pool, len(tasks)) if stage.work.pool and tasks else 1
     if stage.work.pool is None:
         for task in tasks:
             stage.work.run(None, store, stage, task.shard)
@@ -118,7 +120,26 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
     finished = stage.work.finish(store, stage, layout)
     seconds = time.perf_counter() - started
     meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}
-    meta |= {**provenance(), **finished.meta}
+    meta |= {**_effort(stage, sources, shards, open_shards, workers), **provenance(), **finished.meta}
     parts = {*artifact.parts(), *(name for shard in shards for name in shard.parts)}
     artifact.finish(finished.content, counts=finished.counts, meta=meta, parts=parts)
     progress.end(stage, seconds)
+
+
+def _effort(
+    stage: Stage,
+    sources: Mapping[str, Mapping[str, Any]],
+    shards: Sequence[Shard],
+    computed: Sequence[Shard],
+    workers: int,
+) -> dict[str, Any]:
+    """What a later plan estimates from: the sizes of the inputs, the share computed, and by how many workers."""
+    counts = {role: manifest["counts"] for role, manifest in sources.items()}
+    pool = stage.work.pool
+    rows, all_rows = (sum(shard.stop - shard.start for shard in some) for some in (computed, shards))
+    return {
+        "input_rows": {role: own.get("rows", own.get("documents")) for role, own in counts.items()},
+        "share_computed": rows / all_rows if all_rows else 0.0,
+        "workers": workers,
+        "pool": {"name": pool.name, "cpus": pool.cpus, "gpus": pool.gpus} if pool else None,
+    }

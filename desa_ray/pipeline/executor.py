@@ -33,6 +33,10 @@ class Executor(Protocol):
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None: ...
 
+    def workers_for(self, pool: Pool, tasks: int) -> int:
+        """How many workers so many tasks are spread over; manifests note it, so that later times can be estimated."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -53,6 +57,9 @@ class SerialExecutor:
                     self.workers[pool.name] = Worker(pool, self.store_root)
                 self.workers[pool.name].run(task)
             done(task)
+
+    def workers_for(self, pool: Pool, tasks: int) -> int:
+        return 1
 
     def _run_in_child(self, pool: Pool, task: Task) -> None:
         if pool.name not in self.children:

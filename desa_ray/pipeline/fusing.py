@@ -239,3 +239,10 @@ def read_run(store: Store, stage: Stage) -> pl.DataFrame:
     artifact = stage.artifact(store)
     shards = stage.work.shards(stored_layout(store, stage))
     return pl.concat([read_table(artifact, shard.parts[0], RUN) for shard in shards])
+
+
+def fusion_bytes(documents: int, channels: int) -> int:
+    """What a worker holds for one query: ranks of every document in every channel and its score, for the fusion and
+    again for the replay; complete rankings themselves are mapped from the disk.
+    """
+    return documents * 2 * (4 * channels + 9)

@@ -78,12 +78,14 @@ class RecordedWork:
             params["strict"],
         )
 
+    def drawn(self, store: Store, stage: Stage) -> pl.DataFrame:
+        """The rows of the stage's draw, in query order."""
+        rows = self.read(store, stage).records.filter(pl.col("draw") == stage.params["draw"])
+        order = pl.DataFrame({"query_id": read_rows(store, stage.inputs["queries"])["id"]})
+        return order.join(rows, on="query_id", how="left", maintain_order="left").select(GENERATION_SCHEMA.names())
+
     def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
-        queries = read_rows(store, stage.inputs["queries"])
-        found = self.read(store, stage)
-        rows = found.records.filter(pl.col("draw") == stage.params["draw"])
-        order = pl.DataFrame({"query_id": queries["id"]})
-        rows = order.join(rows, on="query_id", how="left", maintain_order="left").select(GENERATION_SCHEMA.names())
+        rows = self.drawn(store, stage)
         write_table(stage.artifact(store), shard.parts[0], rows[shard.start : shard.stop], GENERATION_SCHEMA)
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:

@@ -15,7 +15,7 @@ from desa_ray.engines.dense_index import read_shard, write_shard
 from desa_ray.engines.encoder import Encoder
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.collection import read_rows
-from desa_ray.pipeline.generations import read_generations
+from desa_ray.pipeline.generations import Generations, read_generations
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.store.artifacts import Store
 from desa_ray.store.content import ArrayHasher, array_content
@@ -99,6 +99,13 @@ def corpus_shard(store: Store, stage: Stage, shard: Shard) -> np.ndarray:
     return read_shard(stage.artifact(store).read_part(shard.parts[0]), shard.stop - shard.start)
 
 
+def made_texts(stage: Stage, queries: Sequence[str], generations: Generations | None) -> list[list[str]]:
+    """What the encoder is given for each query: the stage's template of the query and its generated texts."""
+    template, prefix = DENSE_TEXTS[stage.params["template"]], stage.params["prefix"]
+    texts = generations.texts_or(queries) if generations else [[] for _ in queries]
+    return [[prefix + text for text in template(*pair)] for pair in zip(queries, texts, strict=True)]
+
+
 @dataclass(frozen=True)
 class TextVectorsWork:
     """Encodes the distinct texts that a template makes of queries and generated texts.
@@ -113,14 +120,10 @@ class TextVectorsWork:
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
         artifact = stage.artifact(store)
         queries = read_rows(store, stage.inputs["queries"])["text"].to_list()
-        template, prefix = DENSE_TEXTS[stage.params["template"]], stage.params["prefix"]
-        if "generation" in stage.inputs:
-            texts = read_generations(store, stage.inputs["generation"]).texts_or(queries)
-            made = [template(query, list(own)) for query, own in zip(queries, texts, strict=True)]
-        else:
-            made = [template(query, []) for query in queries]
+        generation = stage.inputs.get("generation")
+        made = made_texts(stage, queries, read_generations(store, generation) if generation else None)
         rows: dict[str, int] = {}
-        index = np.array([[rows.setdefault(prefix + text, len(rows)) for text in line] for line in made], np.int64)
+        index = np.array([[rows.setdefault(text, len(rows)) for text in line] for line in made], np.int64)
         write_table(artifact, "texts.parquet", pl.DataFrame({"text": list(rows)}, TEXTS), TEXTS)
         write_array(artifact, "index.npy", index.reshape(len(queries), -1))
         return {"bounds": bounds(len(rows), self.shard_texts)}

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from desa_ray.errors import CorruptArtifact, DesaError, Problems, listed
-from desa_ray.store.catalog import Entry, entries, entry
+from desa_ray.store.catalog import Entry, entries, entry, manifests
 from desa_ray.store.files import Content, Files, NameTakenError
 from desa_ray.store.keys import DIGEST, Key, plain
 from desa_ray.store.ledger import Ledger, PartInfo
@@ -58,6 +58,10 @@ class Store:
         """The artifact of this stage whose key has this digest, or None."""
         found = entry(self.files, stage, digest[:12])
         return None if found is None or (found.key and found.key.digest != digest) else found
+
+    def manifests(self, stage: str) -> Iterator[dict[str, Any]]:
+        """The manifests of a stage's complete artifacts, newest first."""
+        return manifests(self.files, stage)
 
     def list(self) -> Iterator[Entry]:
         """All artifacts, complete or not, by stage and key."""

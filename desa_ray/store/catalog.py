@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from desa_ray.errors import DesaError
 from desa_ray.store.files import Files
@@ -43,6 +44,18 @@ def entries(files: Files) -> Iterator[Entry]:
             found = entry(files, stage, short)
             if found is not None:
                 yield found
+
+
+def manifests(files: Files, stage: str) -> Iterator[dict[str, Any]]:
+    """The manifests of a stage's complete artifacts, newest first; damaged ones are passed over."""
+    folders = files.list(stage)
+    for short in sorted(filter(SHORT.fullmatch, folders), key=lambda short: -folders[short].modified):
+        data = files.read_bytes(f"{stage}/{short}/manifest.json")
+        if data is not None:
+            try:
+                yield unseal(data)
+            except ValueError:
+                continue
 
 
 def entry(files: Files, stage: str, short: str) -> Entry | None:

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -98,6 +99,13 @@ class Files:
 
     def exists(self, name: str) -> bool:
         return self.size(name) is not None
+
+    def free_bytes(self) -> int | None:
+        """What a writer may still fill of the disk that holds the root; None where nobody knows (an object store)."""
+        if not self._local:
+            return None
+        place = Path(self._base)
+        return shutil.disk_usage(next(folder for folder in (place, *place.parents) if folder.exists())).free
 
     def list(self, folder: str = "", *, leftovers: bool = False) -> dict[str, FileStat]:
         """The names in `folder` in order, folders included (size 0), foreign names left out.

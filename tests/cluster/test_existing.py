@@ -43,10 +43,12 @@ def test_two_nodes_give_the_records_of_a_serial_run_and_stay_up(cluster, small_s
 
 
 def test_a_pool_that_no_node_can_hold_is_refused_with_what_the_cluster_has(cluster, small_slice, tmp_path):
-    where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoder_cpus=64"]
+    # Two nodes of one CPU each: a worker of two CPUs fits the sum, but none of the nodes.
+    where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoder_cpus=2"]
     done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where)
     assert done.returncode == 2
     assert "cluster.encoder_cpus" in done.stderr
+    assert not list((tmp_path / "home" / "store").glob("postings/*/*.npy"))  # refused before any pool set to work
 
 
 def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path):
