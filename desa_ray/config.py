@@ -5,33 +5,56 @@ the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `sparse`, `method`
 `tracking`, `store`). Fields marked *no key* never change a result and therefore never enter an artifact's key.
 """
 
-from collections.abc import Mapping
-from dataclasses import field, fields
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields, is_dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.errors import DesaError, Problems, choices, listed
 
 STRICT = ConfigDict(extra="forbid", strict=False)
 Config = TypeVar("Config")
 
 
-def _rational(value: Any) -> Fraction:
-    """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal form)."""
+MAX_DIGITS = 18  # of a rational's numerator and denominator
+
+
+def _number(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a truth value is not a number")
+    return value
+
+
+def _rational(value: Any) -> Fraction:
+    """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal form)."""
+    text = str(_number(value))
+    exponent = re.search(r"[eE][+-]?([0-9_]+)", text)
+    if len(text) > 3 * MAX_DIGITS or (exponent and len(exponent[1]) > 2):  # before it is worked out in full
+        raise ValueError(f"needs more than {MAX_DIGITS} digits")
     try:
-        return Fraction(str(value))
+        rational = Fraction(text)
     except ZeroDivisionError:
         raise ValueError("division by zero") from None
+    except ValueError:
+        raise ValueError('not a number such as 60, 0.5 or "1/2"') from None
+    if max(abs(rational.numerator), rational.denominator) >= 10**MAX_DIGITS:
+        raise ValueError(f"needs more than {MAX_DIGITS} digits")
+    return rational
 
 
+# Numbers have upper limits, so that a slip of the finger is refused here and not by whatever breaks first.
 Rational = Annotated[Fraction, BeforeValidator(_rational)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Count = Annotated[int, Field(ge=1)]
+Int = Annotated[int, BeforeValidator(_number)]
+Float = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]
+Workers = Annotated[Int, Field(ge=1, le=10_000)]
+Seconds = Annotated[Float, Field(gt=0, le=10**8)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -44,10 +67,10 @@ class DatasetConfig:
 
     name: Name
     kind: Literal["demo", "beir_folder", "beir", "ir_datasets"]
-    path: str | None = None  # no key: contents are hashed instead
-    split: str = "test"
-    url: str | None = None
-    ir_datasets_id: str | None = None
+    path: Text | None = None  # no key: contents are hashed instead
+    split: Text = "test"
+    url: Text | None = None
+    ir_datasets_id: Text | None = None
     missing_relevant: Literal["error", "drop"] = "error"
     queries: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     size: Literal["all"] | Count = "all"
@@ -60,14 +83,14 @@ class EncoderConfig:
 
     name: Name
     backend: Literal["onnx", "sentence_transformers"]
-    model: str
+    model: Text
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit of the hub: branches move
-    package: str | None = None
-    weights: str | None = None
-    tokenizer_package: str | None = None
-    path: str | None = None  # no key: weights are hashed instead
+    package: Text | None = None
+    weights: Text | None = None
+    tokenizer_package: Text | None = None
+    path: Text | None = None  # no key: weights are hashed instead
     pooling: Literal["mean", "cls"] = "mean"
-    max_tokens: Annotated[int, Field(ge=8)] = 256
+    max_tokens: Annotated[Int, Field(ge=8, le=10**6)] = 256
     query_prefix: str = ""
     block_size: Count = 32
     scoring: Literal["int26", "float32"] = "int26"
@@ -85,32 +108,34 @@ class GeneratorConfig:
     kind: Literal["recorded", "vllm", "openai"]
     map: Annotated[dict[str, str], BeforeValidator(lambda value: value or {})] = field(default_factory=dict)
     # recorded: reads `<folder>/<prompt>.jsonl`
-    folder: str | None = None  # no key: contents are hashed instead
+    folder: Text | None = None  # no key: contents are hashed instead
     strict: bool = False
     # vllm and openai
-    model: Annotated[str, Field(min_length=1)] | None = None
+    model: Text | None = None
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit of the hub: branches move
     revision_note: str = ""  # no key: shown where the revision is not to be had
     # vllm
-    package: str | None = None  # weights come from this package, converted once
-    path: str | None = None  # no key: weights are hashed instead
+    package: Text | None = None  # weights come from this package, converted once
+    path: Text | None = None  # no key: weights are hashed instead
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     device: Literal["cuda", "cpu"] = "cuda"  # no key
     batch_invariant: bool = True  # no key: says whether the text may depend on what shares its batch
     tensor_parallel_size: Count = 1  # no key
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = 0.9  # no key
+    gpu_memory_utilization: Annotated[Float, Field(gt=0, le=1)] = 0.9  # no key
     kv_cache_gb: Count = 1  # no key; the CPU's counterpart of the memory share
     max_num_seqs: Count = 64  # no key
-    max_model_len: Annotated[int, Field(ge=512)] = 4096  # no key: a request that does not fit is an error, not cut
+    max_model_len: Annotated[Int, Field(ge=512, le=10**7)] = (
+        4096  # no key: a request that does not fit is an error, not cut
+    )
     # openai
     base_url: Annotated[str, Field(pattern=r"^https?://[^@?#\s]+$")] | None = None  # no key
     api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None  # no key: names a variable
     extended_sampling: bool = True
-    concurrency: Count = 8  # no key
-    request_timeout_s: Annotated[float, Field(gt=0)] = 300.0  # no key
-    max_attempts: Count = 6  # no key
-    backoff_s: Annotated[float, Field(gt=0)] = 1.0  # no key
-    max_backoff_s: Annotated[float, Field(gt=0)] = 60.0  # no key
+    concurrency: Annotated[Int, Field(ge=1, le=1000)] = 8  # no key
+    request_timeout_s: Seconds = 300.0  # no key
+    max_attempts: Annotated[Int, Field(ge=1, le=1000)] = 6  # no key
+    backoff_s: Seconds = 1.0  # no key
+    max_backoff_s: Seconds = 60.0  # no key
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -118,9 +143,9 @@ class SparseConfig:
     """BM25 through Lucene. k1 and b as in the paper; `java_home` overrides the Java that the install brings."""
 
     name: Name = "bm25"
-    k1: Annotated[float, Field(ge=0)] = 0.9
-    b: Annotated[float, Field(ge=0, le=1)] = 0.4
-    java_home: str | None = None  # no key
+    k1: Annotated[Float, Field(ge=0, le=10**6)] = 0.9
+    b: Annotated[Float, Field(ge=0, le=1)] = 0.4
+    java_home: Text | None = None  # no key
     heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key
 
 
@@ -160,14 +185,14 @@ class MethodConfig:
 @dataclass(frozen=True, config=STRICT)
 class FusionConfig:
     kappa: Rational = Fraction(60)
-    k: Annotated[int, Field(ge=1)] = 20
+    k: Count = 20
 
 
 @dataclass(frozen=True, config=STRICT)
 class EvaluationConfig:
     exclude_self: bool = False
     measures: tuple[str, ...] = ()
-    run_depth: Annotated[int, Field(ge=1)] = 1000
+    run_depth: Count = 1000
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -175,34 +200,34 @@ class ClusterConfig:
     """How work is spread; nothing in here enters a key."""
 
     kind: Literal["serial", "local", "existing"] = "local"
-    address: str | None = None
-    cpus: Annotated[int, Field(ge=1)] | None = None
-    encoders: Annotated[int, Field(ge=1)] | None = None
-    encoder_cpus: Annotated[int, Field(ge=1)] = 1
-    encoder_gpus: Annotated[float, Field(ge=0)] = 0
-    generators: Annotated[int, Field(ge=1)] = 1
-    generator_cpus: Annotated[float, Field(gt=0)] = 1
-    shard_generations: Annotated[int, Field(ge=1)] = 32
-    scorers: Annotated[int, Field(ge=1)] = 2
-    replayers: Annotated[int, Field(ge=1)] = 2
-    shard_documents: Annotated[int, Field(ge=1)] = 1024
-    shard_queries: Annotated[int, Field(ge=1)] = 64
-    batch_size: Annotated[int, Field(ge=1)] = 4
-    max_failures: Annotated[int, Field(ge=1)] = 3
-    shard_timeout_s: Annotated[float, Field(gt=0)] = 3600.0
-    memory_gb: Annotated[float, Field(gt=0)] = 2.0
+    address: Text | None = None
+    cpus: Annotated[Int, Field(ge=1, le=100_000)] | None = None
+    encoders: Workers | None = None
+    encoder_cpus: Workers = 1
+    encoder_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
+    generators: Workers = 1
+    generator_cpus: Annotated[Float, Field(gt=0, le=10_000)] = 1
+    shard_generations: Count = 32
+    scorers: Workers = 2
+    replayers: Workers = 2
+    shard_documents: Count = 1024
+    shard_queries: Count = 64
+    batch_size: Annotated[Int, Field(ge=1, le=65_536)] = 4
+    max_failures: Annotated[Int, Field(ge=1, le=1000)] = 3
+    shard_timeout_s: Seconds = 3600.0
+    memory_gb: Annotated[Float, Field(gt=0, le=100_000)] = 2.0
 
 
 @dataclass(frozen=True, config=STRICT)
 class TrackingConfig:
     enabled: bool = True
-    uri: str | None = None
+    uri: Text | None = None
     experiment: Name = "default"
 
 
 @dataclass(frozen=True, config=STRICT)
 class StoreConfig:
-    root: str | None = None
+    root: Text | None = None
     repair: bool = False
 
 
@@ -220,8 +245,8 @@ class RunConfig:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
-    n_refs: Annotated[int, Field(ge=1)] = 5
-    draws: Annotated[int, Field(ge=1)] = 3
+    n_refs: Annotated[Int, Field(ge=1, le=1000)] = 5
+    draws: Annotated[Int, Field(ge=1, le=1000)] = 3
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
@@ -234,18 +259,31 @@ def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
-        raise Problems(
-            DesaError(
-                f"{issue['msg']}, got {listed([repr(issue['input'])])[:200]}",
-                where=".".join(map(str, issue["loc"])),
-                mend=f"known: {listed(_names(kind, issue['loc'][:-1]), 50)}" if "unexpected" in issue["type"] else "",
-            )
-            for issue in error.errors()
-        ) from None
+        raise Problems(_problem(kind, issue) for issue in error.errors()) from None
 
 
-def _names(kind: Any, place: tuple[int | str, ...]) -> list[str]:
-    """The keys that the class at a place within `kind` has."""
+def _problem(kind: Any, issue: Any) -> DesaError:
+    """One finding of pydantic in our words."""
+    *place, name = issue["loc"]
+    where = ".".join(map(str, issue["loc"]))
+    if "unexpected" in issue["type"]:
+        return DesaError("no such setting", where=where, mend=choices(name, names_of(kind, place), 50))
+    mend = ""
+    if issue["type"] == "string_too_short":
+        mend = "name something, or leave it out (null)"
+    elif issue["type"] == "missing":
+        mend = "set it"
+    elif issue["type"] == "string_pattern_mismatch" and issue["input"] and not issue["input"].isprintable():
+        mend = "leave out control characters"
+    what = issue["msg"].removeprefix("Value error, ")
+    return DesaError(f"{what}, got {listed([repr(issue['input'])])[:200]}", where=where, mend=mend)
+
+
+def names_of(kind: Any, place: Sequence[int | str]) -> list[str]:
+    """The keys that the class at a place within `kind` has; none where there is no class (a text, a free mapping)."""
     for step in place:
-        kind = get_args(kind)[0] if isinstance(step, int) else get_type_hints(kind)[step]
-    return [own.name for own in fields(kind)]
+        if isinstance(step, int) or str(step).isdigit():
+            kind = next(iter(get_args(kind)), None)
+        else:
+            kind = get_type_hints(kind).get(str(step)) if is_dataclass(kind) else None
+    return [own.name for own in fields(kind)] if is_dataclass(kind) else []

@@ -4,6 +4,7 @@
 mistakes. Several findings travel together as `Problems`, so that a plan reports all of them at once.
 """
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -57,3 +58,10 @@ def listed(names: Iterable[object], limit: int = 10) -> str:
     names = [str(name) for name in names]
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
+
+
+def choices(name: object, known: Iterable[object], limit: int = 20) -> str:
+    """`did you mean kappa? known: kappa, k`: a mend for a name that does not exist, the nearest first."""
+    names = [str(other) for other in known]
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    return f"{f'did you mean {near[0]}? ' if near else ''}known: {listed(names, limit)}"

@@ -32,9 +32,16 @@ class DesaLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
+        from desa_ray.errors import DesaError, listed
+        from jobs.app import used_folders
         from jobs.sweep import SWEEPS
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
+        used_folders.append(sweep_folder)
+        module = self.task_function.__module__
+        if module not in SWEEPS:
+            mend = "leave out -m, commas between values, and experiments that sweep"
+            raise DesaError("this verb does not sweep", where=f"desa {module.removeprefix('jobs.')}", mend=mend)
         configs, folders = [], []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             config = self.context.config_loader.load_sweep_config(self.config, list(overrides))
@@ -42,7 +49,11 @@ class DesaLauncher(Launcher):
                 config.hydra.job.id, config.hydra.job.num = str(number), number
             folders.append(sweep_folder / str(config.hydra.sweep.subdir))
             configs.append(config)
-        entries = SWEEPS[self.task_function.__module__](configs, folders, sweep_folder)
+        places = [folder.resolve() for folder in folders]
+        if twice := sorted({str(place) for place in places if places.count(place) > 1}):
+            what = f"{len(places)} cells, but several would write to {listed(twice)}"
+            raise DesaError(what, where="hydra.sweep.subdir", mend="let it differ, for example ${hydra.job.num}")
+        entries = SWEEPS[module](configs, folders, sweep_folder)
         returns = []
         for config, overrides, entry in zip(configs, job_overrides, entries, strict=True):
             done = JobReturn()

@@ -1,31 +1,57 @@
-"""Runs a verb as a Hydra application and turns Hydra's failures into one-line errors."""
+"""Runs a verb as a Hydra application: its failures become one-line errors, empty output folders are removed."""
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import hydra
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from desa_ray.credentials import refuse_credentials
+from desa_ray.config import RunConfig
 from desa_ray.errors import DesaError
+from jobs.composition import ordered, worded
+from jobs.help import help_text
+from jobs.settings import home
 
 CONFIG = "pkg://desa_ray.conf"
+NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
+
+used_folders: list[Path] = []  # output folders of this process's jobs
 
 
-def hydra_app(verb: str, config_name: str, arguments: list[str], task: Callable[[DictConfig], None]) -> int:
-    """Compose `config_name` with the command line's overrides and call `task`; 0 on success."""
-    # Before Hydra, which writes the command line beside the results.
-    refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)
-    sys.argv = [f"desa {verb}", *arguments]
+def hydra_app(
+    verb: str,
+    config_name: str,
+    arguments: list[str],
+    task: Callable[[DictConfig], None],
+    *,
+    kind: Any = RunConfig,
+    further: Sequence[str] = (),
+) -> int:
+    """Compose `config_name` with the command line's overrides and call `task`; 0 on success.
+
+    Args:
+        kind: the class whose fields are the settings, for hints about mistyped ones.
+        further: top-level settings beside those.
+    """
+    if any(argument in ("-h", "--help") for argument in arguments):
+        print(help_text(verb, arguments))
+        return 0
+    sys.argv = [f"desa {verb}", *ordered(arguments)]
     failures: list[BaseException] = []
 
     @wraps(task)
     def guarded(config: DictConfig) -> None:
+        used_folders.append(output_folder())
         # Hydra announces an exception of the task in its own words; ours leave by another door.
         try:
             task(config)
@@ -34,31 +60,19 @@ def hydra_app(verb: str, config_name: str, arguments: list[str], task: Callable[
 
     # Hydra prints its own traceback and exits unless told otherwise; errors are ours to word.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    try:
-        hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
-    except (HydraException, OmegaConfBaseException) as error:
-        raise DesaError(_one_line(error), mend=_mend(str(error), arguments)) from error
-    if failures:
-        raise failures[0]
+    GlobalHydra.instance().clear()
+    with _tidied():
+        try:
+            hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
+            raise worded(error, verb, arguments, kind, further) from error
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
+            if _ours(error.__traceback__):
+                raise  # a fault of this program, to be seen whole
+            raise worded(error, verb, arguments, kind, further) from error
+        if failures:
+            raise failures[0]
     return 0
-
-
-def _one_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines()]
-    drop = ("full_key", "object_type", "See https", "Set the environment variable", "To append to your config use")
-    return " ".join(line for line in lines if line and not line.startswith(drop))
-
-
-def _mend(message: str, arguments: list[str]) -> str:
-    if "not in struct" in message or "Could not override" in message:
-        return "no such key; `desa run --cfg job` prints all keys"
-    if "mismatched input" in message or "no viable alternative" in message or "token recognition" in message:
-        odd = next((a for a in arguments if "=" in a and not a.startswith("-")), "")
-        name, _, value = odd.partition("=")
-        return f"quote the value, for example '{name}=\"{value}\"'"
-    if "Could not find" in message:
-        return "choose one of the options listed"
-    return "`desa run --help` lists the choices"
 
 
 def output_folder() -> Path:
@@ -66,3 +80,52 @@ def output_folder() -> Path:
     from hydra.core.hydra_config import HydraConfig
 
     return Path(HydraConfig.get().runtime.output_dir)
+
+
+def _ours(trace: TracebackType | None) -> bool:
+    """Whether an exception came through code of a verb or of the platform, and not only through Hydra."""
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__"))
+        if name.startswith(("jobs.", "desa_ray.")) and name not in ("jobs.app", "jobs.composition"):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+@contextmanager
+def _tidied() -> Iterator[None]:
+    """Removes output folders that hold nothing but Hydra's notes, and after a refusal an empty new home."""
+    outputs, own = Path(os.environ.get("DESA_OUTPUTS") or "outputs").absolute(), home()
+    kept = [folder for folder in (outputs, own, own / "store") if folder.exists()]
+    try:
+        yield
+    except DesaError:
+        for folder in (own / "store", own):
+            if folder not in kept:
+                _remove_empty(folder)
+        raise
+    finally:
+        for folder in used_folders:
+            _tidy(folder.absolute(), outputs, outputs in kept)
+        used_folders.clear()
+
+
+def _tidy(folder: Path, outputs: Path, keep_outputs: bool) -> None:
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} - NOTES:
+        return
+    for note in (*(folder / ".hydra").glob("*.yaml"), folder / "multirun.yaml"):
+        note.unlink(missing_ok=True)
+    _remove_empty(folder / ".hydra")
+    for place in (folder, *folder.parents):
+        if outputs not in (place, *place.parents) and place != folder:
+            return
+        if place == outputs and keep_outputs:
+            return
+        if not _remove_empty(place):
+            return
+
+
+def _remove_empty(folder: Path) -> bool:
+    with suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()

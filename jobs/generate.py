@@ -29,7 +29,7 @@ from jobs.settings import home, order_of
 
 
 def _task(config: DictConfig) -> None:
-    order = order_of(config, output_folder())
+    order = order_of(config, output_folder(), ("prompts", "export"))
     prompts: Any = OmegaConf.to_container(config.prompts)
     if unknown := [name for name in prompts if name not in prompt_names()]:
         raise DesaError(f"unknown prompts {listed(unknown)}", where="prompts", mend=f"known: {listed(prompt_names())}")
@@ -90,4 +90,4 @@ def export(store: Store, draws: list[Stage], folder: Path, prompt: str) -> Path:
 
 def main(arguments: list[str]) -> int:
     """`desa generate [overrides]`."""
-    return hydra_app("generate", "generate", arguments, _task)
+    return hydra_app("generate", "generate", arguments, _task, further=("prompts", "export"))

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from rich.console import Console
 from rich.markdown import Markdown
 
-from desa_ray.config import STRICT, StoreConfig, TrackingConfig, checked
+from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
 from desa_ray.data.trec import write_qrels, write_run
 from desa_ray.errors import DesaError, listed
 from desa_ray.report.build import Report, build_report, write_report
@@ -40,24 +40,24 @@ def _text(value: Any) -> Any:
     return None if value is None else str(value)
 
 
-Texts = Annotated[list[str], BeforeValidator(_texts)]
-Text = Annotated[str | None, BeforeValidator(_text)]
+Texts = Annotated[list[Text], BeforeValidator(_texts)]
+Word = Annotated[Text | None, BeforeValidator(_text)]
 
 
 @dataclass(frozen=True, config=STRICT)
 class PrimaryConfig:
-    encoder: Text
-    generator: Text
-    kappa: Text
-    k: int | None
-    n_refs: int | None
+    encoder: Word
+    generator: Word
+    kappa: Word
+    k: Int | None
+    n_refs: Int | None
 
 
 @dataclass(frozen=True, config=STRICT)
 class StoryConfig:
-    dataset: Text
+    dataset: Word
     method: str
-    draw: Annotated[int, Field(ge=0)]
+    draw: Annotated[Int, Field(ge=0)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -67,15 +67,15 @@ class ReportConfig:
     tracking: TrackingConfig
     store: StoreConfig
     runs: Texts
-    sweep: Text
+    sweep: Word
     records: Texts
     methods: Texts
     datasets: Texts
     primary: PrimaryConfig
-    resamples: Annotated[int, Field(ge=1)]
-    seed: Annotated[int, Field(ge=0)]
+    resamples: Annotated[Int, Field(ge=1, le=1_000_000)]
+    seed: Annotated[Int, Field(ge=0, lt=2**63)]
     trec: bool
-    query: Text
+    query: Word
     story: StoryConfig
     compare: dict[str, Any] | None = None
 
@@ -192,4 +192,4 @@ def _task(config: DictConfig) -> None:
 
 def main(arguments: list[str]) -> int:
     """`desa report [runs=...|sweep=...|records=...] [query=ID]`."""
-    return hydra_app("report", "report", arguments, _task)
+    return hydra_app("report", "report", arguments, _task, kind=ReportConfig)

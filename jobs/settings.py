@@ -1,7 +1,7 @@
 """Where things live, and the door between Hydra's configuration and the typed one."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from desa_ray.config import RunConfig, StoreConfig, TrackingConfig, parse
 from desa_ray.credentials import refuse_credentials
+from desa_ray.errors import DesaError, Problems, choices
 
 RUN_KEYS = (
     "dataset",
@@ -59,23 +60,51 @@ def home() -> Path:
 
 
 def store_root(config: StoreConfig) -> str:
-    return config.root or str(home() / "store")
+    """Where the store lies. Raises DesaError for a file system of this process's own memory."""
+    root = config.root or str(home() / "store")
+    if root.partition("://")[0] == "memory":
+        mend = "set it to a folder, or to an object store such as s3://bucket/path"
+        raise DesaError(
+            f"{root} lives in one process: no worker sees it, and it ends with the run", where="store.root", mend=mend
+        )
+    return root
 
 
 def tracking_uri(config: TrackingConfig) -> str:
     return config.uri or f"sqlite:///{home() / 'mlflow.db'}"
 
 
-def order_of(config: DictConfig, folder: Path) -> Order:
-    """A composed configuration as a cell to run; every wrong or unknown value is reported at once."""
-    own = OmegaConf.masked_copy(config, list(RUN_KEYS))
+def order_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> Order:
+    """A composed configuration as a cell to run; every wrong or unknown value is reported at once.
+
+    Args:
+        config: as Hydra composed it.
+        folder: where the cell's files go.
+        further: top-level keys that the verb reads itself.
+    """
+    unknown = [str(key) for key in config if key not in (*RUN_KEYS, *further, "hydra")]
+    own = OmegaConf.masked_copy(config, [key for key in RUN_KEYS if key in config])
     plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-    refuse_credentials((f"{group}.{name}", plain[group].get(name)) for group, name in ADDRESSES)
+    refuse_credentials((f"{group}.{name}", _text(plain, group, name)) for group, name in ADDRESSES)
     for group, name in PATHS:
-        # Workers have another working folder, so paths travel whole.
-        if isinstance(value := plain[group].get(name), str) and "://" not in value:
+        # Workers have another working folder, so paths travel whole. An empty one is left to be refused.
+        if (value := _text(plain, group, name)) and "://" not in value and "\0" not in value:
             plain[group][name] = str(Path(value).expanduser().absolute())
-    return Order(parse(plain), plain, folder)
+    problems = [DesaError("no such setting", where=key, mend=choices(key, [*RUN_KEYS, *further])) for key in unknown]
+    try:
+        parsed = parse(plain)
+    except Problems as found:
+        raise Problems([*problems, *found.problems]) from None
+    if problems:
+        raise Problems(problems)
+    return Order(parsed, plain, folder)
+
+
+def _text(plain: Mapping[str, Any], group: str, name: str) -> str | None:
+    """The text at `group.name`, or None where there is none."""
+    values = plain.get(group)
+    value = values.get(name) if isinstance(values, Mapping) else None
+    return value if isinstance(value, str) else None
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -59,5 +59,5 @@ def _task(config: DictConfig) -> None:
 
 def main(arguments: list[str]) -> int:
     """`desa verify expected=NAME [overrides]`; 0 when every condition holds."""
-    code = hydra_app("verify", "verify", arguments, _task)
+    code = hydra_app("verify", "verify", arguments, _task, further=("expected",))
     return 1 if _failed else code

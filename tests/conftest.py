@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.desa_fixtures import desa, scifact_slice, serial_sweep, small_slice, warm_home
+from tests.desa_fixtures import collection, desa, refuse, scifact_slice, serial_sweep, small_slice, warm_home
 
-__all__ = ["desa", "scifact_slice", "serial_sweep", "small_slice", "warm_home"]
+__all__ = ["collection", "desa", "refuse", "scifact_slice", "serial_sweep", "small_slice", "warm_home"]
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from jobs.__main__ import main
 
 DOCUMENTS, QUERIES = 500, 40
 METHODS = "method=original,shared,dense_only,sparse_only,desa"
@@ -101,3 +104,56 @@ def summaries(folder: Path) -> list[dict]:
     """The cells of the newest summary below a working folder (a sweep's own file where there is one)."""
     found = sorted(folder.glob("outputs/**/summary.json"), key=lambda path: (path.stat().st_mtime, -len(path.parts)))
     return json.loads(found[-1].read_text())["cells"]
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    """Three documents, two queries, references: small enough to break in every way."""
+    folder = tmp_path / "tiny"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "generations").mkdir()
+    texts = ["the cat sat on the mat", "dogs chase cats", "planets orbit the sun"]
+    rows = [{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": "q1", "text": "cat"}, {"_id": "q2", "text": "sun"}]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td2\t1\n")
+    references = [
+        {
+            "query_id": q,
+            "prompt": "references",
+            "draw": d,
+            "texts": [f"{q} passage number {n} of {d}" for n in range(5)],
+        }
+        for q in ("q1", "q2")
+        for d in range(3)
+    ]
+    (folder / "generations" / "references.jsonl").write_text("".join(json.dumps(row) + "\n" for row in references))
+    return folder
+
+
+@pytest.fixture
+def refuse(tmp_path: Path, monkeypatch, capsys):
+    """Runs the command in this process, as a plan needs no other; it must end with code 2 and errors with `words`."""
+
+    def run(words: list[str], *arguments: str) -> list[str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
+        monkeypatch.setattr("sys.argv", ["desa", *arguments])
+        GlobalHydra.instance().clear()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return refused(int(ended.value.code or 0), capsys.readouterr().err, words)
+
+    return run
+
+
+def refused(code: int, printed: str, words: list[str]) -> list[str]:
+    """The error lines of a command that ended as a refusal should; each word is in one of them."""
+    assert code == 2, printed
+    assert "Traceback" not in printed
+    errors = [line for line in printed.splitlines() if line.startswith("error:")]
+    assert errors, printed
+    for word in words:
+        assert any(word.lower() in line.lower() for line in errors), (word, errors)
+    return errors

@@ -4,7 +4,6 @@ What can be known without MLflow is asked first: whether a server answers, wheth
 its server there, and whether a SQLite file is a whole, writable MLflow database.
 """
 
-import re
 import sqlite3
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
 
 PROBE_TIMEOUT_S = 10  # of a server's first answer
@@ -46,11 +46,6 @@ def open_client(uri: str) -> MlflowClient:
     return client
 
 
-def shown(uri: str) -> str:
-    """The address without what must not be seen: user and password."""
-    return re.sub(r"//[^/@]*@", "//", uri)
-
-
 def artifact_folder(folder: Path) -> Path:
     """The folder where runs of a local store keep their artifacts, made if missing; DesaError where it cannot be."""
     try:
@@ -62,7 +57,7 @@ def artifact_folder(folder: Path) -> Path:
 
 
 def _refused(uri: str, what: str, mend: str) -> DesaError:
-    return DesaError(f"no tracking store at {shown(uri)}: {what}", where="tracking.uri", mend=mend)
+    return DesaError(f"no tracking store at {redacted(uri)}: {what}", where="tracking.uri", mend=mend)
 
 
 def _first_line(error: Exception) -> str:
@@ -72,12 +67,12 @@ def _first_line(error: Exception) -> str:
     if isinstance(original, OSError) and original.strerror:
         return original.strerror
     lines = [line.strip() for line in str(original).splitlines() if line.strip()]
-    return shown(lines[0] if lines else type(original).__name__)
+    return redacted(lines[0] if lines else type(original).__name__)
 
 
 def _mend(message: str, uri: str) -> str:
     if "out-of-date database schema" in message:
-        return f"another version of MLflow made it: back it up, then run `mlflow db upgrade {shown(uri)}`"
+        return f"another version of MLflow made it: back it up, then run `mlflow db upgrade {redacted(uri)}`"
     if "Can't locate revision" in message:
         return f"a newer version of MLflow made it; {ELSEWHERE}"
     return "start the server, mend the address, or use tracking.enabled=false"

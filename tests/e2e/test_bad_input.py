@@ -5,35 +5,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
-from jobs.__main__ import main
-
-
-@pytest.fixture
-def collection(tmp_path: Path) -> Path:
-    """Three documents, two queries, references: small enough to break in every way."""
-    folder = tmp_path / "tiny"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "generations").mkdir()
-    texts = ["the cat sat on the mat", "dogs chase cats", "planets orbit the sun"]
-    rows = [{"_id": f"d{n}", "title": "", "text": text} for n, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    queries = [{"_id": "q1", "text": "cat"}, {"_id": "q2", "text": "sun"}]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td2\t1\n")
-    references = [
-        {
-            "query_id": q,
-            "prompt": "references",
-            "draw": d,
-            "texts": [f"{q} passage number {n} of {d}" for n in range(5)],
-        }
-        for q in ("q1", "q2")
-        for d in range(3)
-    ]
-    (folder / "generations" / "references.jsonl").write_text("".join(json.dumps(row) + "\n" for row in references))
-    return folder
+from tests.desa_fixtures import refused
 
 
 def _append(path: Path, text: str) -> None:
@@ -63,31 +36,6 @@ CASES = {
         ["q1", "references.jsonl"],
     ),
 }
-
-
-@pytest.fixture
-def refuse(tmp_path: Path, monkeypatch, capsys):
-    """Runs the command in this process, as a plan needs no other; it must end with code 2 and errors with `words`."""
-
-    def run(words: list[str], *arguments: str) -> None:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
-        monkeypatch.setattr("sys.argv", ["desa", *arguments])
-        GlobalHydra.instance().clear()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        _refused(int(ended.value.code or 0), capsys.readouterr().err, words)
-
-    return run
-
-
-def _refused(code: int, printed: str, words: list[str]) -> None:
-    assert code == 2, printed
-    assert "Traceback" not in printed
-    errors = [line for line in printed.splitlines() if line.startswith("error:")]
-    assert errors, printed
-    for word in words:
-        assert any(word.lower() in line.lower() for line in errors), (word, errors)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -123,10 +71,10 @@ def test_bad_override_is_refused_by_name(name, collection, refuse, tmp_path):
     assert not (tmp_path / "home" / "store" / "vectors").exists()
 
 
-def test_store_that_cannot_be_written_is_refused(collection, desa, tmp_path):
+def test_store_that_cannot_be_written_isrefused(collection, desa, tmp_path):
     (tmp_path / "file").write_text("")
     done = desa("run", "dataset=beir_folder", f"dataset.path={collection}", f"store.root={tmp_path}/file", check=False)
-    _refused(done.returncode, done.stderr, ["file"])
+    refused(done.returncode, done.stderr, ["file"])
 
 
 def test_unknown_verb_lists_the_known(desa):

@@ -109,7 +109,7 @@ def closed_port() -> Iterator[int]:
 
 def test_a_server_that_is_away_is_named_without_its_password(closed_port):
     text = _refused(
-        f"http://user:secret@127.0.0.1:{closed_port}", f"http://127.0.0.1:{closed_port}", "start the server"
+        f"http://user:secret@127.0.0.1:{closed_port}", f"http://***@127.0.0.1:{closed_port}", "start the server"
     )
     assert "secret" not in text
 

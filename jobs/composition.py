@@ -1,0 +1,155 @@
+"""What Hydra says when a command line or a YAML file cannot be composed, in our words: what, where, how to mend."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException
+
+from desa_ray.config import names_of
+from desa_ray.errors import DesaError, choices, listed
+
+VALUED = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--cfg", "-c", "--package", "-p")
+OUTPUT = "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be made"
+
+
+def ordered(arguments: Sequence[str]) -> list[str]:
+    """The arguments with flags that take a value first: Hydra's parser wants all overrides side by side."""
+    flags, rest = [], []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument in VALUED:
+            flags += [argument, *([value] if (value := next(waiting, None)) is not None else [])]
+        else:
+            (flags if argument.startswith("--config") else rest).append(argument)
+    overrides = [argument for argument in rest if not argument.startswith("-")]
+    return [*flags, *overrides, *(argument for argument in rest if argument.startswith("-"))]
+
+
+def config_folder(arguments: Sequence[str]) -> Path | None:
+    """The folder that --config-dir names."""
+    for place, argument in enumerate(arguments, 1):
+        flag, equals, value = argument.partition("=")
+        if flag in ("--config-dir", "-cd") and (equals or place < len(arguments)):
+            return Path(value if equals else arguments[place])
+    return None
+
+
+def worded(error: Exception, verb: str, arguments: Sequence[str], kind: Any, further: Sequence[str]) -> DesaError:
+    """The error of a composition as one for the user.
+
+    Args:
+        kind: the class whose fields are the settings.
+        further: top-level settings beside those.
+    """
+    if isinstance(error, OverrideParseException):
+        return _unparsed(error, arguments)
+    if isinstance(error, MissingConfigException):
+        return _missing_choice(error)
+    if broken := _broken_file(config_folder(arguments)):
+        return broken
+    if isinstance(error, OSError):
+        return DesaError(f"cannot be made: {error.strerror or error}", where=str(error.filename or ""), mend=OUTPUT)
+    message = str(error)
+    if found := re.search(r"Could not (override|append to config|delete from config)\D*?'([^']+)'", message):
+        return _wrong_key(message, found[2], arguments, kind, further)
+    if "Could not append to config. An item is already at" in message:
+        return _wrong_key(message, message.split("'")[1], arguments, kind, further)
+    if "group override must be a string" in message:
+        empty = next((a for a in arguments if re.fullmatch(r"[\w/@.]+=(null|true|false|[0-9.]*|\{.*)", a)), "")
+        return DesaError("is no choice", where=empty, mend=f"name one; `desa {verb} --help` lists them")
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return DesaError(_one_line(error), where=error.full_key, mend=f"`desa {verb} --cfg job` prints all settings")
+    return DesaError(_one_line(error), mend=f"`desa {verb} --help` lists the choices")
+
+
+def _one_line(error: BaseException) -> str:
+    """What was said, without the places where Hydra looked and other asides."""
+    text = re.split(r"\n\s*(?:Config search path|Search path|provider=)", str(error))[0]
+    lines = [line.strip() for line in text.splitlines()]
+    drop = ("full_key", "object_type", "See https", "Set the environment variable", "To append to your config use")
+    return " ".join(line for line in lines if line and not line.startswith(drop)) or type(error).__name__
+
+
+def _unparsed(error: OverrideParseException, arguments: Sequence[str]) -> DesaError:
+    text = error.override
+    name, equals, value = text.partition("=")
+    if not equals:
+        mend = "write KEY=VALUE"
+    elif name != name.strip() or value != value.strip():
+        mend = f"leave out the blanks around =: {shlex.quote(f'{name.strip()}={value.strip()}')}"
+    elif value[:1] in tuple("[{\"'("):
+        mend = 'close every bracket and quote, and quote texts within: \'name=["a b","c"]\''
+    else:
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        mend = "quote the value: " + shlex.quote(f'{name}="{quoted}"')
+    return DesaError(f"cannot be read: {_why(error.message)}", where=text, mend=mend)
+
+
+def _why(message: str) -> str:
+    """Hydra's reason without its parser's class, the override once more, and the address of a manual."""
+    line = " ".join(message.partition("See https")[0].split())
+    if "LexerNoViableAlt" in line or "token recognition" in line:
+        return "a character that needs quotes"
+    return re.sub(r"^Error parsing override '.*?' (?=\w)", "", line)
+
+
+def _missing_choice(error: MissingConfigException) -> DesaError:
+    name = error.missing_cfg_file
+    if name is None or "/" not in name:
+        return DesaError(_one_line(error), mend="check --config-dir and --config-name")
+    group, _, choice = str(name).rpartition("/")
+    if not error.options:
+        return DesaError(f"there are no choices for {group!r}", where=f"{group}={choice}", mend="leave it out")
+    return DesaError(f"no {group} {choice!r}", where=group, mend=choices(choice, sorted(error.options), 60))
+
+
+def _wrong_key(message: str, key: str, arguments: Sequence[str], kind: Any, further: Sequence[str]) -> DesaError:
+    given = next((a for a in arguments if a.lstrip("+~").split("=", 1)[0] == key), f"{key}=VALUE")
+    if "already at" in message:
+        return DesaError("is set already", where=given, mend=f"leave out the +: {shlex.quote(given.lstrip('+'))}")
+    *place, name = key.split(".")
+    known = names_of(kind, place) + (list(further) if not place else [])
+    if name in known or (place and name.isdigit()) or (len(place) > 1 and place[-1] in ("options", "map")):
+        what = "is a setting that the chosen file leaves out"
+        return DesaError(what, where=key, mend=f"add it with a +: {shlex.quote('+' + given.lstrip('+~'))}")
+    if key == "experiment":
+        return DesaError("is added, not replaced", where=key, mend=f"write +{given.lstrip('+~')}")
+    top = [*names_of(kind, []), *further]
+    if not known and place and place[0] not in top:
+        known, name = top, place[0]
+    mend = choices(name, known, 50) if known else "`desa run --cfg job` prints all settings"
+    return DesaError("no such setting", where=key, mend=mend)
+
+
+def _broken_file(folder: Path | None) -> DesaError | None:
+    """What is wrong with a YAML file of the user's own, where there is something."""
+    if folder is None:
+        return None
+    if not folder.is_dir():
+        return DesaError(
+            "no such folder", where=f"--config-dir {folder}", mend="name the folder that holds method/ ..."
+        )
+    for file in sorted(folder.rglob("*.yaml")):
+        try:
+            found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except UnicodeDecodeError as error:
+            return DesaError(f"not UTF-8: byte {error.object[error.start]:#04x}", where=str(file), mend="save as UTF-8")
+        except OSError as error:
+            return DesaError(f"cannot be read: {error.strerror}", where=str(file), mend="mend or remove it")
+        except yaml.MarkedYAMLError as error:
+            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+            what = " ".join(filter(None, (error.context, error.problem)))
+            return DesaError(f"not YAML: {what}", where=f"{file}{line}", mend="mend that line")
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            return DesaError(f"not YAML: {' '.join(str(error).split())[:200]}", where=str(file), mend="mend the file")
+        if found is not None and not isinstance(found, dict):
+            what = f"holds a {type(found).__name__}, not names with values"
+            return DesaError(what, where=str(file), mend="write NAME: VALUE lines")
+        if odd := [key for key in found or {} if not isinstance(key, str)]:
+            return DesaError(f"names that are no text: {listed(odd)}", where=str(file), mend="quote them")
+    return None

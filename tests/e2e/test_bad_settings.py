@@ -1,0 +1,161 @@
+"""Command lines and YAML files that cannot be meant: one error that names the place and a mend, and no litter."""
+
+import re
+
+import pytest
+
+from desa_ray.config import ClusterConfig, FusionConfig, RunConfig, checked
+from desa_ray.errors import Problems, choices
+from jobs.composition import ordered
+from jobs.help import help_text
+
+# override -> what one error line must hold; `mend` parts are the words that a user would type next
+OVERRIDES = {
+    "null for a group": (["fusion=null"], ["fusion=null: is no choice"]),
+    "blank before =": (["fusion.k =3"], ["fusion.k =3", "leave out the blanks around =: fusion.k=3"]),
+    "no =": (["demo"], ["demo: ", "write KEY=VALUE"]),
+    "brackets in a path": (["dataset.path=x[1]y"], ["dataset.path=x[1]y", "'dataset.path=\"x[1]y\"'"]),
+    "quote in a value": (['dataset.name=a"b'], ['dataset.name=a"b', "quote the value"]),
+    "open bracket": (["evaluation.measures=[R@5"], ["evaluation.measures=[R@5", "close every bracket"]),
+    "mistyped setting": (["fusion.kapa=3"], ["fusion.kapa: no such setting", "did you mean kappa?"]),
+    "mistyped group": (["metod=desa"], ["metod: no such setting", "did you mean method?"]),
+    "mistyped group of a setting": (["fuson.kappa=3"], ["did you mean fusion?"]),
+    "mistyped choice": (["method=desaa"], ["no method 'desaa'", "did you mean desa?"]),
+    "setting that a file leaves out": (["method.channels.0.weight=2"], ["write", "+method.channels.0.weight=2"]),
+    "list that a file leaves out": (["dataset.queries=[q1]"], ["'+dataset.queries=[q1]'"]),
+    "+ for what is there": (["+fusion.kappa=3"], ["leave out the +: fusion.kappa=3"]),
+    "experiment without +": (["experiment=demo"], ["write +experiment=demo"]),
+    "unknown at the top": (
+        ["+foo=3", "+fusio=3"],
+        ["foo: no such setting", "fusio: no such setting", "did you mean fusion?"],
+    ),
+    "unknown in a group": (["+fusion.kapa=3"], ["fusion.kapa: no such setting", "did you mean kappa?"]),
+    "unknown reference": (["fusion.kappa=${nope}"], ["fusion.kappa: ", "nope"]),
+    "empty paths": (
+        ["store.root=''", "dataset.path=''", "generator.folder=''"],
+        ["store.root", "dataset.path", "leave it out"],
+    ),
+    "truth values": (
+        ["draws=true", "fusion.k=false", "fusion.kappa=true"],
+        ["draws: a truth", "fusion.k: a truth", "kappa: a truth"],
+    ),
+    "huge numbers": (["fusion.k=1" + "0" * 30, "draws=1" + "0" * 20], ["fusion.k", "2147483647", "draws", "1000"]),
+    "huge exponents": (['fusion.kappa="1e99999999"'], ["fusion.kappa: needs more than 18 digits"]),
+    "no finite numbers": (["sparse.k1=inf", "cluster.memory_gb=nan"], ["sparse.k1", "cluster.memory_gb", "finite"]),
+    "store in memory": (["store.root=memory://x"], ["store.root: memory://x", "no worker sees it"]),
+    "output folder": (["hydra.run.dir=/dev/null/x"], ["/dev/null/x: cannot be made", "hydra.run.dir"]),
+    "deleted group": (["~encoder"], ["encoder"]),
+}
+
+
+@pytest.mark.parametrize("name", OVERRIDES)
+def test_a_bad_override_is_one_error_with_its_mend(name, collection, refuse, tmp_path):
+    overrides, words = OVERRIDES[name]
+    given = {override.lstrip("+~").split("=")[0].strip() for override in overrides}
+    common = [f"dataset.path={collection}"] if "dataset.path" not in given else []
+    errors = refuse([], "run", "dataset=beir_folder", *common, "cluster=serial", *overrides)
+    text = "\n".join(errors)
+    for word in words:
+        assert word.replace("write", "") in text
+    assert "provider=" not in text
+    assert "hydra.cc" not in text
+    assert not (tmp_path / "outputs").exists()
+    assert not (tmp_path / "home").exists()
+
+
+FILES = {
+    "syntax": (b"name: mine\nchannels: [\n", ["mine.yaml:3: not YAML"]),
+    "tab": (b"name: mine\n\tprompt: x\n", ["mine.yaml:2: not YAML"]),
+    "not UTF-8": (b"name: m\xff\xfe\n", ["mine.yaml: not UTF-8: byte 0xff"]),
+    "a list": (b"- a\n- b\n", ["method"]),
+    "an object of Python": (b"!!python/object/apply:os.system ['touch made-by-yaml']\n", ["mine.yaml:1: not YAML"]),
+    "control characters": (b"name: a\x00b\n", ["mine.yaml"]),
+    "deep nesting": (b"a: " + b"[" * 1500, ["mine.yaml"]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_bad_file_of_the_users_own_is_named(name, collection, refuse, tmp_path):
+    content, words = FILES[name]
+    (tmp_path / "my" / "method").mkdir(parents=True)
+    (tmp_path / "my" / "method" / "mine.yaml").write_bytes(content)
+    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial"]
+    refuse(words, "run", *common, "--config-dir", "my", "method=mine")
+    assert not (tmp_path / "made-by-yaml").exists()
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_missing_config_folder_is_named(refuse):
+    refuse(["--config-dir nowhere: no such folder"], "run", "--config-dir", "nowhere", "method=desa")
+
+
+def test_cells_that_would_write_to_one_folder_are_refused(collection, refuse, tmp_path):
+    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "hydra.sweep.subdir=same"]
+    refuse(["hydra.sweep.subdir", "same", "${hydra.job.num}"], "run", "-m", *common, "method=original,desa")
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_verb_that_does_not_sweep_says_so(refuse):
+    refuse(["desa generate: this verb does not sweep"], "generate", "-m", "draws=1,2")
+
+
+def test_unknown_settings_of_other_verbs_are_refused(refuse):
+    refuse(["exprt", "did you mean export?"], "generate", "exprt=x")
+    refuse(["recods", "did you mean records?"], "report", "recods=x")
+    refuse(["primary.k: a truth value"], "report", "primary.k=true")
+    refuse(["no expected 'scifat'", "did you mean scifact?"], "verify", "expected=scifat")
+
+
+def test_a_refused_plan_leaves_the_folders_that_were_there(collection, refuse, tmp_path):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "mine.txt").write_text("kept")
+    refuse(["fusion.k"], "run", "dataset=beir_folder", f"dataset.path={collection}", "fusion.k=0")
+    assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["mine.txt"]
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_flags_may_stand_anywhere_among_the_overrides():
+    assert ordered(["a=1", "--config-dir", "my", "b=2", "-m"]) == ["--config-dir", "my", "a=1", "b=2", "-m"]
+    assert ordered(["--config-dir=my", "a=1", "--cfg", "job"]) == ["--config-dir=my", "--cfg", "job", "a=1"]
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "generate", "verify", "report"])
+def test_help_tells_purpose_examples_and_choices(verb):
+    text = help_text(verb)
+    assert f"usage: desa {verb}" in text
+    assert f"  desa {verb}" in text.split("examples:")[1]
+    assert ("-m  " in text) == (verb in ("run", "plan"))
+    assert bool(re.search(r"expected +scifact", text)) == (verb == "verify")
+    assert ("sparse_only" in text) == (verb != "report")
+
+
+def test_help_lists_choices_of_the_users_own_folder(tmp_path):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text("name: mine\n")
+    assert "mine" in help_text("run", ["--config-dir", str(tmp_path)]).split("  method ")[1].split("sparse_only")[0]
+
+
+def test_numbers_at_their_limits_are_taken_and_beyond_refused():
+    assert checked(FusionConfig, {"kappa": "1/3", "k": 2**31 - 1}).k == 2**31 - 1
+    assert checked(ClusterConfig, {"encoder_gpus": 0.5}).encoder_gpus == 0.5
+    for kind, values in (
+        (FusionConfig, {"k": 2**31}),
+        (ClusterConfig, {"scorers": 10_001}),
+        (FusionConfig, {"kappa": 10**18}),
+    ):
+        with pytest.raises(Problems):
+            checked(kind, values)
+
+
+def test_nested_mistakes_name_their_place_and_the_nearest_name():
+    with pytest.raises(Problems) as caught:
+        checked(
+            RunConfig, {"method": {"name": "m", "channels": [{"name": "d", "kind": "dense", "operater": "original"}]}}
+        )
+    assert "method.channels.0.operater: no such setting (did you mean operator?" in str(caught.value)
+
+
+def test_choices_name_the_nearest_first():
+    assert choices("kapa", ["k", "kappa"]) == "did you mean kappa? known: k, kappa"
+    assert choices("zzz", ["k", "kappa"]) == "known: k, kappa"
