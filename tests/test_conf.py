@@ -34,11 +34,6 @@ def test_every_choice_of_every_group_composes(choice):
         assert part.name == name
 
 
-@pytest.mark.parametrize("name", [file.stem for file in (CONF / "experiment").glob("*.yaml")])
-def test_every_experiment_composes(name):
-    _typed(f"+experiment={name}")
-
-
 def test_all_wrong_values_are_reported_together():
     with pytest.raises(Problems) as caught:
         _typed("fusion.k=0", "draws=-1", "encoder.pooling=max", "dataset.name='../x'")
