@@ -110,7 +110,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz; the first is tested"
     )
-    parser.add_argument("--qrels", required=True, type=Path, metavar="Q", help="TREC judgments, plain or .gz")
+    parser.add_argument(
+        "--qrels",
+        required=True,
+        type=Path,
+        metavar="Q",
+        help="judgments, TREC or BEIR (.tsv with its header), plain or .gz",
+    )
     parser.add_argument(
         "--measures",
         type=lambda text: text.split(","),

@@ -84,8 +84,14 @@ def export(store: Store, draws: list[Stage], folder: Path, prompt: str) -> Path:
             fallen = {"fallback": True, "reason": row["reason"]} if row["fallback"] else {}
             line = {"query_id": row["query_id"], "prompt": prompt, "draw": row["draw"], "texts": row["texts"], **fallen}
             lines.append(json.dumps(line, ensure_ascii=False))
-    folder.mkdir(parents=True, exist_ok=True)
-    return write_lines(folder / f"{prompt}.jsonl", lines)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return write_lines(folder / f"{prompt}.jsonl", lines)
+    except OSError as error:
+        what = f"cannot be written: {error.strerror or error}"
+        raise DesaError(
+            what, where=f"export {folder}", mend="name another folder; the texts are in the store"
+        ) from None
 
 
 def main(arguments: list[str]) -> int:

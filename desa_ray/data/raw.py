@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+MAX_GRADE = 10_000  # trec_eval makes a table of all grades up to the highest
+
 
 @dataclass
 class RawCollection:

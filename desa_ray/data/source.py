@@ -93,11 +93,15 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, SourceFile]]:
     for file in [*folder.iterdir(), *(qrels.iterdir() if qrels.is_dir() else ())]:
         name = file.relative_to(folder).as_posix()
         if _wanted(name):
+            if not file.is_file():  # a pipe or a device would never end
+                raise DesaError("is not a plain file", where=str(file), mend="put a file there")
             opener = cast(Opener, partial(open, file, "rb"))
             yield name, _unpacked(name, SourceFile(str(file), opener, MAX_BYTES), file.stat().st_size)
 
 
 def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
+    if path.exists() and not path.is_file():
+        raise DesaError("is neither a folder nor a plain file", where=str(path), mend="name a folder or a zip")
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
     _refuse_unsafe(path, members)

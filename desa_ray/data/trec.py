@@ -8,14 +8,17 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
 
+from desa_ray.data.raw import MAX_GRADE
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, file_blocks, numbered_lines
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
+BEIR_HEADER = ["query-id", "corpus-id", "score"]
 BLANKS = " \t\r\n\v\f"
 BLANK = re.compile(f"[{BLANKS}]")
 
@@ -62,16 +65,20 @@ def read_run(path: Path) -> dict[str, list[str]]:
 def read_qrels(path: Path) -> pl.DataFrame:
     """Columns `query_id`, `doc_id` (String), `grade` (Int32), in file order.
 
+    A file that begins with the header of BEIR's judgments (`query-id corpus-id score`) is read as such.
+
     Raises:
-        DesaError: file and lines of everything wrong: not four fields, a grade that is no whole number, a pair judged
-            twice; or a file that cannot be read or has no line.
+        DesaError: file and lines of everything wrong: not four fields (three after BEIR's header), a grade that is no
+            whole number or huge, a pair judged twice; or a file that cannot be read or has no line.
     """
     findings = Findings()
     grades: dict[tuple[str, str], int] = {}
-    for line, (query, _, document, grade_text) in _rows(path, 4, findings):
+    for line, (query, document, grade_text) in _judgments(path, findings):
         grade = _whole(grade_text)
         if grade is None:
             findings.line(str(path), line, "grade is not a whole number", grade_text)
+        elif grade > MAX_GRADE:
+            findings.line(str(path), line, f"grade is above {MAX_GRADE}", grade_text)
         elif (query, document) in grades:
             findings.line(str(path), line, "judged twice", f"query {query}, document {document}")
         else:
@@ -80,6 +87,26 @@ def read_qrels(path: Path) -> pl.DataFrame:
     if not grades:
         raise DesaError("there are no judgments", where=str(path))
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS, orient="row")
+
+
+def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str, str, str]]]:
+    """Line number, query, document and grade as text, of either form; ids of BEIR's form may hold blanks."""
+    lines = numbered_lines(_plain(path), str(path), findings)
+    first = next(lines, None)
+    if first is not None and first[1].split("\t") == BEIR_HEADER:
+        for line, text in lines:
+            fields = text.split("\t")
+            if len(fields) == len(BEIR_HEADER):
+                yield line, (fields[0], fields[1], fields[2].strip(BLANKS))
+            else:
+                findings.line(str(path), line, "not three tab-separated columns")
+        return
+    for line, text in [] if first is None else chain([first], lines):
+        fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
+        if len(fields) == 4:
+            yield line, (fields[0], fields[2], fields[3])
+        else:
+            findings.line(str(path), line, f"{len(fields)} fields where 4 are meant")
 
 
 def write_run(path: Path, rankings: Mapping[str, Sequence[str]], *, tag: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from desa_ray.data.raw import RawCollection
+from desa_ray.data.raw import MAX_GRADE, RawCollection
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, has_lone_surrogate
 from desa_ray.types import Collection
@@ -101,6 +101,8 @@ def _check_qrels(
         if qrels.setdefault((query, document), effective) != effective:
             contradictory[query, document] = None
     findings.items(where, "judgments with contradictory grades", _pairs(contradictory))
+    huge = [pair for pair, grade in qrels.items() if grade > MAX_GRADE]
+    findings.items(where, f"grades above {MAX_GRADE}", _pairs(huge), mend="grade on a small scale, such as 0 to 3")
     findings.items(
         where, "judged queries that are not in the queries file", sorted({query for query, _ in qrels} - queries)
     )

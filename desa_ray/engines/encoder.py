@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from desa_ray.config import EncoderConfig
-from desa_ray.engines.model_files import find_model, read_architecture, sha256_file
+from desa_ray.engines.model_files import find_model, graph_positions, read_architecture, sha256_file
 from desa_ray.errors import DesaError
 from desa_ray.types import sha256_json
 
@@ -60,13 +60,16 @@ def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, st
         return identity | {"architecture_sha256": sha256_file(files.config), "block_size": config.block_size}
     if files.config is not None:
         architecture = read_architecture(files.config)
-        if config.max_tokens > architecture.positions // 8 * 8:
-            raise DesaError(
-                f"max_tokens={config.max_tokens}, but {config.model} has {architecture.positions} positions",
-                where=f"encoder {config.name}",
-                mend="lower encoder.max_tokens",
-            )
         identity["architecture_sha256"] = sha256_json(asdict(architecture))
+        positions = architecture.positions
+    else:
+        positions = graph_positions(files.weights)
+    if positions is not None and config.max_tokens > positions // 8 * 8:
+        raise DesaError(
+            f"max_tokens={config.max_tokens}, but {config.model} has {positions} positions",
+            where=f"encoder {config.name}",
+            mend="lower encoder.max_tokens",
+        )
     return identity
 
 

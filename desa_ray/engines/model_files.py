@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from desa_ray.config import EncoderConfig
@@ -179,3 +180,20 @@ def read_architecture(path: Path) -> Architecture:
         )
     except (ValueError, KeyError, AttributeError) as error:
         raise DesaError(f"not a BERT configuration: {error!r}", where=str(path), mend=mend) from None
+
+
+@cache
+def graph_positions(graph: Path) -> int | None:
+    """How many positions a ready-made ONNX graph has embeddings for; None where none of its tables says so.
+
+    Raises:
+        DesaError: not an ONNX file.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        tables = onnx.load(graph, load_external_data=False).graph.initializer
+    except (OSError, DecodeError) as error:
+        raise DesaError(f"not a readable ONNX graph: {error}", where=str(graph), mend="fetch it anew") from None
+    return min((table.dims[0] for table in tables if "position_embeddings" in table.name), default=None)

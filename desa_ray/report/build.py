@@ -83,7 +83,7 @@ def build_report(study: Study, sampling: Sampling, published: Published | None =
         made = [found] if isinstance(found, Table) else list(found or ())
         tables += made
         if not made:
-            left_out.append(f"no {name}: {needs}")
+            left_out.append(f"{name} ({needs})")
     drawn = [builder(study) for builder in FIGURES] + [kappa_figure(study, sampling), corpus_figure(study, sampling)]
     facts = {
         "data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets),
@@ -94,7 +94,7 @@ def build_report(study: Study, sampling: Sampling, published: Published | None =
     return Report(
         title="DESA report",
         facts=facts,
-        notes=[*study.notes, *left_out],
+        notes=[*study.notes, *([f"left out: {', '.join(left_out)}"] if left_out else [])],
         tables=[(table, published.beside(table, study) if published else None) for table in tables],
         figures=[figure for figure in drawn if figure is not None],
         cells=_cells_table(study),

@@ -17,16 +17,11 @@ import polars as pl
 from desa_ray.core.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.report.names import STAND_IN
+from desa_ray.report.records_check import REQUIRED, check_records
 from desa_ray.store.content import rows_content
 from desa_ray.types import sha256_json
 
 LABELS = ("dataset", "method", "generator", "encoder", "kappa", "k", "n_refs", "corpus_docs")
-REQUIRED = (
-    *LABELS,
-    *("draw", "query_id", "qrels_hash", "config_hash", "fusion_key", "fallback", "top"),
-    *("depth_dense", "depth_sparse", "depth_total", "sparse_support", "dense_exhausted", "sparse_exhausted"),
-    *("dense_angle_deg", "ndcg_at_10", "recall_at_20"),
-)
 MEANS = (
     *("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "depth_total"),
     *("sparse_support", "dense_exhausted", "sparse_exhausted"),
@@ -87,10 +82,9 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
         Problems: everything wrong: columns missing, a query without all draws of its cell or with one twice, two
             different cells with one name.
     """
-    if missing := [name for name in REQUIRED if name not in records.columns]:
-        raise DesaError(f"these are no query records: columns missing: {listed(missing, 30)}", where="records")
     if not records.height:
         raise DesaError("there are no query records", where="records")
+    check_records(records, "records")
     sources = "source" in records.columns
     problems: list[DesaError] = []
     found: dict[tuple, tuple[Cell, str]] = {}

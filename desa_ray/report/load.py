@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.report.records_check import check_records, check_unchanged
 
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 FILE = "records.parquet"
@@ -27,7 +28,7 @@ def load_records(
         The rows of all sources, one below the other. A column that a source lacks is null there.
 
     Raises:
-        DesaError: a path or run that is not there, holds no records, or cannot be read as such.
+        DesaError: a path or run that is not there, holds no records, or records that no run wrote.
     """
     single = isinstance(paths_or_run_ids, str | PathLike)
     given = [paths_or_run_ids] if single else list(paths_or_run_ids)
@@ -74,7 +75,10 @@ def _files(path: Path) -> list[Path]:
 
 def _read(file: Path, source: str) -> pl.DataFrame:
     try:
-        frame = pl.read_parquet(file)
+        frame = pl.read_parquet(file, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DesaError(f"cannot be read as parquet: {str(error).splitlines()[0]}", where=str(file)) from None
+    check_unchanged(file)
+    if frame.height:
+        check_records(frame, source)
     return frame.with_columns(source=pl.lit(source))

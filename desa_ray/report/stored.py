@@ -91,12 +91,12 @@ class StoredFusion:
     def _table(self, stage: str, digest: str) -> pl.DataFrame:
         artifact = self._artifact(stage, digest)
         names = [name for name in artifact.parts() if name.startswith("part-")]
-        return pl.concat([pl.read_parquet(artifact.read_part(name)) for name in names])
+        return pl.concat([pl.read_parquet(artifact.read_part(name), glob=False) for name in names])
 
     def _ranking(self, digest: str, row: int) -> np.ndarray:
         artifact = self._artifact("ranking", digest)
         edges = artifact.manifest()["layout"]["bounds"]
         part = int(np.searchsorted(edges, row, side="right")) - 1
-        lengths = pl.read_parquet(artifact.read_part(f"queries-{part:05d}.parquet"))["length"].to_numpy()
+        lengths = pl.read_parquet(artifact.read_part(f"queries-{part:05d}.parquet"), glob=False)["length"].to_numpy()
         start, place = int(lengths[: row - edges[part]].sum()), row - edges[part]
         return np.asarray(read_array(artifact, f"docs-{part:05d}.npy")[start : start + int(lengths[place])])

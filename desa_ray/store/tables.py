@@ -35,7 +35,7 @@ def read_table(artifact: Artifact, name: str, schema: Schema) -> pl.DataFrame:
         CorruptArtifact: its bytes are not those that were written.
         DesaError: columns, order or dtypes are not the schema's; lists every difference.
     """
-    frame = pl.read_parquet(artifact.read_part(name))
+    frame = pl.read_parquet(artifact.read_part(name), glob=False)
     _check(frame.schema, schema, f"{artifact.where}/{name}")
     return frame
 

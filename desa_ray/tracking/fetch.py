@@ -1,5 +1,6 @@
 """Reads finished runs back: the artifacts of a run, or of the children of a parent run."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -45,10 +46,22 @@ def fetched(run_ids: Sequence[str], name: str, uri: str | None = None) -> Iterat
             for owner in dict.fromkeys(owners):
                 place = Path(folder) / owner
                 place.mkdir()
-                yield_files.append((owner, Path(client.download_artifacts(owner, name, str(place)))))
+                file = Path(client.download_artifacts(owner, name, str(place)))
+                _check_hash(client.get_run(owner), file)
+                yield_files.append((owner, file))
         except (MlflowException, OSError) as error:
             raise DesaError(f"cannot be fetched: {str(error).splitlines()[0]}", where=uri) from error
         yield yield_files
+
+
+def _check_hash(run: Run, file: Path) -> None:
+    """Compare a fetched file with the SHA-256 that its run noted as a tag, if it did."""
+    wanted = run.data.tags.get(f"sha256.{file.name}")
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if wanted not in (None, found):
+        what = f"its {file.name} is not what the run logged: SHA-256 {found}, the tag says {wanted}"
+        raise DesaError(what, where=f"run {run.info.run_id}", mend="run the cell again")
 
 
 def _owners(client: MlflowClient, run_id: str, name: str) -> list[str]:

@@ -239,3 +239,9 @@ def _python(program: str, **environment: str) -> subprocess.CompletedProcess[str
         timeout=60,
         check=False,
     )
+
+
+def test_a_ready_made_graph_takes_no_more_tokens_than_it_has_positions(tmp_path):
+    assert encoder_identity(configuration("minilm_l3", max_tokens=512), model_home=tmp_path)["max_tokens"] == 512
+    with pytest.raises(DesaError, match=r"max_tokens=513, but .*paraphrase-MiniLM-L3-v2 has 512 positions .*lower"):
+        encoder_identity(configuration("minilm_l3", max_tokens=513), model_home=tmp_path)

@@ -1,0 +1,111 @@
+"""Whether a table of query records can be one: columns, their types, and values that a run could have written.
+
+Any parquet file can be handed to a report; what is not a record of this platform is refused by column, and so is a
+file that is not the one its run wrote, where the run's own summary lies beside it.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from desa_ray.errors import DesaError, Problems, listed
+
+TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
+TEXT_OR_NONE = ("generator", "encoder")
+WHOLE = ("k", "corpus_docs", "draw")
+WHOLE_OR_NONE = ("n_refs", "depth_dense", "depth_sparse", "depth_total", "sparse_support")
+TRUTH_OR_NONE = ("dense_exhausted", "sparse_exhausted")
+SHARES = ("ndcg_at_10", "recall_at_20")
+REQUIRED = (*TEXT, *TEXT_OR_NONE, *WHOLE, *WHOLE_OR_NONE, *TRUTH_OR_NONE, *SHARES, "dense_angle_deg", "fallback", "top")
+NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
+
+_KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
+    **{name: ("text", lambda kind: kind == pl.String) for name in (*TEXT, *TEXT_OR_NONE)},
+    **{name: ("whole numbers", lambda kind: kind.is_integer()) for name in (*WHOLE, *WHOLE_OR_NONE)},
+    **{name: ("truth values", lambda kind: kind == pl.Boolean) for name in (*TRUTH_OR_NONE, "fallback")},
+    **{name: ("numbers", lambda kind: kind.is_float()) for name in (*SHARES, "dense_angle_deg")},
+    "top": ("lists of text", lambda kind: kind == pl.List(pl.String)),
+}
+MEND = "name records.parquet files that `desa run` wrote"
+
+
+def check_records(records: pl.DataFrame, where: str) -> None:
+    """Raises `Problems` with everything that keeps the table from being query records."""
+    if missing := [name for name in REQUIRED if name not in records.columns]:
+        what = f"these are no query records: columns missing: {listed(missing, 30)}"
+        raise DesaError(what, where=where, mend=MEND)
+    found: list[DesaError] = []
+    for name, (wanted, fits) in _KINDS.items():
+        kind = records.schema[name]
+        # A column of which no cell has a value comes without a type.
+        if not fits(kind) and not (kind == pl.Null and name not in NOT_NULL):
+            found.append(DesaError(f"column {name} holds {kind}, not {wanted}", where=where, mend=MEND))
+    if found:
+        raise Problems(found)
+    found += [
+        DesaError(f"column {name} lacks {count} of {records.height} values", where=where, mend=MEND)
+        for name in NOT_NULL
+        if (count := records[name].null_count())
+    ]
+    again = "run the cell again; what is stored is reused"
+    for name, outside in _outside(records).items():
+        if outside.height:
+            what = f"column {name} holds {outside[name][0]}, which no run writes ({_rows(outside)})"
+            found.append(DesaError(what, where=where, mend=again))
+    if (uneven := _unevenly_judged(records)).height:
+        what = f"{' and '.join(SHARES)} are null in some rows of a query and not in others ({_rows(uneven)})"
+        found.append(DesaError(what, where=where, mend=again))
+    if found:
+        raise Problems(found)
+
+
+def _rows(records: pl.DataFrame) -> str:
+    return f"{records.height} rows, queries {listed(records['query_id'].unique(maintain_order=True), 5)}"
+
+
+def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Column -> rows whose value lies outside of what it measures."""
+    bad = {}
+    for name, kind in records.schema.items():
+        column = pl.col(name)
+        if name in SHARES:
+            bad[name] = records.filter(~column.is_between(0, 1) | column.is_nan())
+        elif name in (*WHOLE, *WHOLE_OR_NONE) and kind != pl.Null:
+            bad[name] = records.filter(column < (1 if name in ("k", "corpus_docs", "n_refs") else 0))
+        elif kind.is_float():
+            bad[name] = records.filter(~column.is_finite())
+    return bad
+
+
+def _unevenly_judged(records: pl.DataFrame) -> pl.DataFrame:
+    """Rows at odds with this: a query is judged or it is not, whatever the measure, method and draw."""
+    judged = pl.col(SHARES[0]).is_not_null()
+    first = judged.first().over("dataset", "qrels_hash", "query_id")
+    return records.filter((judged != pl.col(SHARES[1]).is_not_null()) | (judged != first))
+
+
+def check_unchanged(file: Path) -> None:
+    """Compare a cell's records with the SHA-256 in the `summary.json` beside them, where there is one.
+
+    Raises:
+        DesaError: the file is not the one that the run wrote, or the summary is damaged.
+    """
+    summary = file.with_name("summary.json")
+    try:
+        cells = json.loads(summary.read_text(encoding="utf-8"))["cells"]
+        wanted = {cell["artifacts"][file.name] for cell in cells if file.name in cell["artifacts"]}
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, LookupError, TypeError):
+        mend = "run the cell again, or remove it to report without this check"
+        raise DesaError("is damaged: not the JSON that a run writes", where=str(summary), mend=mend) from None
+    if not wanted:
+        return
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found not in wanted:
+        what = f"is not what its run wrote: SHA-256 {found}, summary.json says {listed(wanted)}"
+        raise DesaError(what, where=str(file), mend="run the cell again; what is stored is reused")

@@ -1,0 +1,110 @@
+"""Records that no run wrote are refused by column, and a file that was changed after its run by its hash."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from desa_ray.errors import DesaError, Problems
+from desa_ray.report.load import load_records
+from tests.report.made_up import cell
+
+
+@pytest.fixture
+def records() -> pl.DataFrame:
+    return cell("scifact", "desa")
+
+
+def _write(folder: Path, records: pl.DataFrame) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    records.write_parquet(folder / "records.parquet")
+    return folder / "records.parquet"
+
+
+def _refusal(folder: Path, records: pl.DataFrame) -> str:
+    with pytest.raises(DesaError) as caught:
+        load_records(_write(folder, records))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("column", ["ndcg_at_10", "recall_at_20"])
+@pytest.mark.parametrize(
+    ("value", "told"), [(float("nan"), "NaN"), (float("inf"), "inf"), (1.5, "1.5"), (-0.1, "-0.1")]
+)
+def test_values_that_no_run_writes_are_refused_by_query(column, value, told, records, tmp_path):
+    third = pl.int_range(pl.len()) == 3
+    changed = pl.when(third).then(pl.lit(value, pl.Float64)).otherwise(pl.col(column)).alias(column)
+    text = _refusal(tmp_path, records.with_columns(changed))
+    assert told.lower() in text.lower()
+    assert "which no run writes" in text
+    assert "q3" in text
+
+
+@pytest.mark.parametrize("column", ["ndcg_at_10", "recall_at_20"])
+def test_a_query_without_a_value_in_one_row_only_is_refused(column, records, tmp_path):
+    third = pl.int_range(pl.len()) == 3
+    changed = pl.when(third).then(None).otherwise(pl.col(column)).alias(column)
+    text = _refusal(tmp_path, records.with_columns(changed))
+    assert "null in some rows of a query and not in others" in text
+    assert "queries q3)" in text
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("ndcg_at_10", pl.lit("0.5"), "column ndcg_at_10 holds String, not numbers"),
+        ("ndcg_at_10", pl.lit(1), "column ndcg_at_10 holds Int32, not numbers"),
+        ("depth_dense", pl.lit("many"), "column depth_dense holds String, not whole numbers"),
+        ("depth_dense", pl.lit(-3), "column depth_dense holds -3"),
+        ("draw", pl.lit(0.5), "column draw holds Float64"),
+        ("top", pl.lit("d1"), "column top holds String, not lists of text"),
+        ("fallback", pl.lit(0), "column fallback holds Int32, not truth values"),
+        ("method", pl.lit(None, pl.String), "column method lacks"),
+        ("fusion_key", pl.lit(7), "column fusion_key holds Int32, not text"),
+        ("corpus_docs", pl.lit(0), "column corpus_docs holds 0"),
+    ],
+)
+def test_columns_of_another_kind_are_refused(column, value, told, records, tmp_path):
+    assert told in _refusal(tmp_path, records.with_columns(value.alias(column)))
+
+
+def test_a_foreign_file_is_refused_with_the_columns_it_lacks(tmp_path):
+    foreign = pl.DataFrame({"dataset": [1], "method": [2.5], "price": ["3"]})
+    assert "these are no query records: columns missing: kappa" in _refusal(tmp_path, foreign)
+
+
+def test_all_that_is_wrong_with_a_file_is_told_together(records, tmp_path):
+    text = _refusal(tmp_path, records.with_columns(draw=pl.lit("x"), top=pl.lit(1)))
+    assert "column draw" in text
+    assert "column top" in text
+
+
+def _summary(file: Path, sha256: str) -> None:
+    content = {"cells": [{"method": "desa", "artifacts": {"records.parquet": sha256}}]}
+    file.with_name("summary.json").write_text(json.dumps(content))
+
+
+def test_records_changed_after_their_run_are_refused_by_their_hash(records, tmp_path):
+    file = _write(tmp_path, records)
+    _summary(file, hashlib.sha256(file.read_bytes()).hexdigest())
+    assert load_records(tmp_path).height == records.height
+    records.with_columns(ndcg_at_10=pl.col("ndcg_at_10").clip(0.5)).write_parquet(file)
+    with pytest.raises(Problems, match=r"records\.parquet: is not what its run wrote: SHA-256 .*run the cell again"):
+        load_records(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"cells": [3]}', '{"cells": [{}]}'])
+def test_a_damaged_summary_is_told(text, records, tmp_path):
+    file = _write(tmp_path, records)
+    file.with_name("summary.json").write_text(text)
+    with pytest.raises(Problems, match=r"summary\.json: is damaged"):
+        load_records(tmp_path)
+
+
+def test_folders_with_the_signs_of_patterns_are_read_as_named(records, tmp_path):
+    other = cell("scifact", "original")
+    _write(tmp_path / "run[1]*?", records)
+    _write(tmp_path / "run1xx", other)
+    assert load_records(tmp_path / "run[1]*?")["method"].unique().to_list() == ["desa"]
