@@ -47,6 +47,9 @@ vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 test-vllm: vllm-env ## run the tests with a real model on vLLM
 	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/vllm
 
+infra-tools: ## fetch what the tests of infra and dashboards run (Prometheus, nginx, Postgres), without root
+	@infra/tools.sh
+
 check: $(VENV)/dev.stamp ## format, lint, types, import rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -70,4 +73,4 @@ lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses)
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test vllm-env test-vllm check reproduce lock clean
+.PHONY: help setup demo test vllm-env test-vllm infra-tools check reproduce lock clean

@@ -12,13 +12,14 @@ from typing import Any
 
 from rich.console import Console
 
+from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
 from desa_ray.core.metrics import metric_name
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.execute import missing, run_stage, schedule
+from desa_ray.pipeline.execute import Progress, missing, run_stage, schedule
 from desa_ray.pipeline.executor import Executor, SerialExecutor
 from desa_ray.pipeline.graph import Builder, Cell
-from desa_ray.pipeline.stage import Stage
+from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
 from jobs.console import ConsoleProgress, cells_table, note
 from jobs.finishing import finish_cell, noticed
@@ -111,9 +112,12 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
     if not todo and first.cluster.kind == "existing":
         note("everything is stored: the cluster is not used")
     sweep = _Sweep(store, orders, cells, tracker, summary)
-    progress = ConsoleProgress()
+    console = ConsoleProgress()
+    open_keys = {stage.key.digest for stage in todo}
+    needed = ancestors([target for cell in cells for target in cell.targets])
+    progress = CountingProgress(console, store, [stage for stage in needed if stage.key.digest not in open_keys])
     with ExitStack() as stack:
-        stack.callback(progress.close)
+        stack.callback(console.close)
         executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
         if todo:
             executor.require((order.config for order in orders), todo)
@@ -142,7 +146,7 @@ class _Sweep:
         self.entries: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, DesaError] = {}
 
-    def run(self, stage: Stage, executor: Executor, progress: ConsoleProgress) -> None:
+    def run(self, stage: Stage, executor: Executor, progress: Progress) -> None:
         """Compute one stage, or mark it broken where it or one of its inputs fails; then finish what is complete."""
         error = next((self.broken[s.key.digest] for s in stage.inputs.values() if s.key.digest in self.broken), None)
         if error is None:

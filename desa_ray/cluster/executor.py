@@ -16,10 +16,10 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from desa_ray.cluster.metrics import CountingWorker, count
 from desa_ray.cluster.resources import room
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, PoisonShard
-from desa_ray.pipeline.executor import Worker
 from desa_ray.pipeline.stage import Pool, Task
 
 POLL_S = 0.2
@@ -27,7 +27,7 @@ RESTART_PAUSE_S = 1.0
 START_TIMEOUT_S = 600.0
 
 
-class _Actor(Worker):
+class _Actor(CountingWorker):
     """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
 
     def ready(self) -> None: ...
@@ -101,12 +101,16 @@ class RayExecutor:
 
     def _hand_back(self, task: Task, failures: int, waiting: deque[Task], error: RayError) -> None:
         """Queue a lost shard again, or stop where it failed too often."""
+        pool = task.stage.work.pool
+        assert pool is not None
+        count("shard_failures", pool=pool.name)
         if failures >= self.config.max_failures:
             raise PoisonShard(
                 f"failed {failures} times; last: {str(error).splitlines()[0]}",
                 where=str(task),
                 mend="look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun",
             ) from error
+        count("shard_retries", pool=pool.name)
         waiting.append(task)
 
     def _stop_overdue(self, pending: dict[Any, _Member]) -> None:

@@ -126,6 +126,10 @@ class Artifact:
     def has_part(self, name: str) -> bool:
         return self._part(name) is not None
 
+    def part(self, name: str) -> PartInfo | None:
+        """What is known of a finished part, or None where it is not there."""
+        return self._part(name)
+
     def write_part(self, name: str, data: Content, *, rows: int, content: str | None = None) -> PartInfo:
         """Store a part unless it is there; the first writer's part stands.
 

@@ -1,0 +1,123 @@
+"""The platform's own metrics, exported by Ray beside its own: counters `ray_desa_<name>_total` and one histogram.
+
+Workers count what they stored, the driver counts stages, hits and failures. What is counted before a session is there
+waits for it; without a session (`cluster=serial`) nothing is exported. dashboards/ draws them.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from desa_ray.pipeline.counts import Count, part_counts
+from desa_ray.pipeline.executor import Worker
+from desa_ray.pipeline.stage import Stage, Task
+from desa_ray.store.artifacts import Store
+
+COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "rows": ("Logical rows stored by workers and driver", ("stage",)),
+    "bytes_written": ("Bytes of the parts stored", ("stage",)),
+    "documents_encoded": ("Documents whose vectors were stored", ()),
+    "queries_replayed": ("Queries fused and replayed, one a method, draw and kappa", ()),
+    "generations": ("Generated records by outcome (valid, fallback)", ("generator", "outcome")),
+    "generation_requests": ("Requests to engines, retries included", ("generator",)),
+    "generation_retries": ("Requests repeated because their text was not valid", ("generator",)),
+    "tokens": ("Tokens by kind (prompt, completion)", ("generator", "kind")),
+    "shards": ("Shards by outcome (computed, stored: found in the store)", ("stage", "outcome")),
+    "shard_failures": ("Shards lost with their worker or its node", ("pool",)),
+    "shard_retries": ("Lost shards handed out again", ("pool",)),
+    "stages": ("Stages by outcome (computed, reused)", ("stage", "outcome")),
+    "stage_seconds": ("Seconds of stages from their first shard to their manifest", ("stage",)),
+    # Also in the histogram, whose own sum Ray guesses from its buckets.
+    "worker_seconds": ("Seconds of workers at shards, loading their engine included", ("stage",)),
+}
+HISTOGRAM = "shard_duration_seconds"
+BOUNDARIES_S = [0.05, 0.2, 1.0, 5.0, 20.0, 60.0, 300.0, 1200.0, 3600.0]
+
+_lock = threading.Lock()
+_made: dict[str, Any] = {}
+_waiting: list[tuple[str, float, dict[str, str]]] = []
+
+
+def count(name: str, value: float = 1, **labels: str) -> None:
+    """Add to one of COUNTERS."""
+    _record(name, value, labels)
+
+
+def observe(seconds: float, stage: str) -> None:
+    """Add a shard's duration to the histogram."""
+    _record(HISTOGRAM, seconds, {"stage": stage})
+
+
+def count_all(counts: Iterable[Count]) -> None:
+    for name, value, labels in counts:
+        count(name, value, **labels)
+
+
+def _record(name: str, value: float, labels: dict[str, str]) -> None:
+    if value <= 0:  # Ray refuses what is not an increase
+        return
+    ray = sys.modules.get("ray")
+    with _lock:
+        _waiting.append((name, value, labels))
+        if ray is None or not ray.is_initialized():
+            return
+        for waiting_name, waiting_value, tags in _waiting:
+            metric = _metric(waiting_name)
+            add = metric.inc if waiting_name in COUNTERS else metric.observe
+            add(waiting_value, tags=tags)
+        _waiting.clear()
+
+
+def _metric(name: str) -> Any:
+    if name not in _made:
+        from ray.util.metrics import Counter, Histogram
+
+        if name in COUNTERS:
+            description, keys = COUNTERS[name]
+            _made[name] = Counter(f"desa_{name}", description=description, tag_keys=keys)
+        else:
+            text = "How long workers took for one shard"
+            _made[name] = Histogram(f"desa_{name}", description=text, boundaries=BOUNDARIES_S, tag_keys=("stage",))
+    return _made[name]
+
+
+class CountingWorker(Worker):
+    """A worker that counts what each of its shards stored and how long it took."""
+
+    def run(self, task: Task) -> None:
+        started = time.perf_counter()
+        super().run(task)
+        seconds = time.perf_counter() - started
+        observe(seconds, task.stage.name)
+        count("worker_seconds", seconds, stage=task.stage.name)
+        count("shards", stage=task.stage.name, outcome="computed")
+        count_all(part_counts(self.store, task.stage, task.shard.parts))
+
+
+class CountingProgress:
+    """Tells `shown` what it is told, and counts stages, hits and seconds; of stages without workers also the rows."""
+
+    def __init__(self, shown: Any, store: Store, reused: Iterable[Stage] = ()):
+        self.shown, self.store = shown, store
+        self.open: dict[str, int] = {}
+        for stage in reused:
+            count("stages", stage=stage.name, outcome="reused")
+
+    def begin(self, stage: Stage, shards: int, stored: int) -> None:
+        self.open[stage.key.digest] = shards - stored
+        count("shards", stored, stage=stage.name, outcome="stored")
+        self.shown.begin(stage, shards, stored)
+
+    def advance(self, stage: Stage) -> None:
+        self.shown.advance(stage)
+
+    def end(self, stage: Stage, seconds: float) -> None:
+        fresh = self.open.pop(stage.key.digest, 0)
+        count("stages", stage=stage.name, outcome="computed" if fresh else "reused")
+        count("stage_seconds", seconds, stage=stage.name)
+        if stage.work.pool is None and fresh:
+            count("shards", fresh, stage=stage.name, outcome="computed")
+            count_all(part_counts(self.store, stage, list(stage.artifact(self.store).parts())))
+        self.shown.end(stage, seconds)

@@ -1,0 +1,143 @@
+"""The Kubernetes manifests: valid pods, KubeRay's fields, non-root, limited, probed, on one shared volume."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.infra.programs import REPOSITORY
+
+FOLDER = REPOSITORY / "infra" / "kubernetes"
+KUBERNETES = "1.32"
+MANIFESTS = {name: yaml.safe_load((FOLDER / f"{name}.yaml").read_text()) for name in ("raycluster", "rayjob")}
+SHARED = {part["kind"]: part for part in yaml.safe_load_all((FOLDER / "shared.yaml").read_text())}
+
+
+def _cluster(manifest: dict[str, Any]) -> dict[str, Any]:
+    return manifest["spec"].get("rayClusterSpec", manifest["spec"])
+
+
+def _templates(manifest: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    cluster = _cluster(manifest)
+    yield "head", cluster["headGroupSpec"]["template"]
+    for group in cluster["workerGroupSpecs"]:
+        yield group["groupName"], group["template"]
+    if "submitterPodTemplate" in manifest["spec"]:
+        yield "submitter", manifest["spec"]["submitterPodTemplate"]
+
+
+PODS = [
+    pytest.param(name, role, template, id=f"{name}-{role}")
+    for name, manifest in MANIFESTS.items()
+    for role, template in _templates(manifest)
+]
+
+
+def _as_pod(template: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": "pod", **template.get("metadata", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+@pytest.mark.parametrize(("name", "role", "template"), PODS)
+def test_pod_templates_are_valid(name, role, template):
+    kubernetes_validate.validate(_as_pod(template), KUBERNETES, strict=True)
+
+
+def test_an_invalid_pod_is_noticed():
+    broken = copy.deepcopy(_as_pod(PODS[0].values[2]))
+    broken["spec"]["containers"][0]["imagePulPolicy"] = "Always"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("part", SHARED.values(), ids=SHARED.keys())
+def test_shared_parts_are_valid(part):
+    kubernetes_validate.validate(part, KUBERNETES, strict=True)
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS.keys())
+def test_the_fields_are_kuberays(manifest):
+    schema = json.loads((Path(__file__).parent / "schemas" / "ray.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    assert [error.message for error in validator.iter_errors(manifest)] == []
+    broken = copy.deepcopy(manifest)
+    _cluster(broken)["headGroupSpec"]["replicas"] = 1
+    assert list(validator.iter_errors(broken))
+
+
+@pytest.mark.parametrize(("name", "role", "template"), PODS)
+def test_pods_are_not_root_and_limited(name, role, template):
+    spec = template["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["runAsUser"] > 0
+    for container in spec["containers"]:
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["resources"]["limits"].keys() >= {"cpu", "memory"}
+        assert re.fullmatch(r"desa-ray:(cpu|gpu)", container["image"])
+
+
+@pytest.mark.parametrize(("name", "role", "template"), [pod for pod in PODS if "submitter" not in str(pod.id)])
+def test_nodes_are_probed_share_the_volume_and_get_their_secrets(name, role, template):
+    (container,) = template["spec"]["containers"]
+    assert container.keys() >= {"startupProbe", "readinessProbe", "livenessProbe"}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    assert mounts.keys() == volumes.keys()
+    claim = volumes["data"]["persistentVolumeClaim"]["claimName"]
+    assert claim == SHARED["PersistentVolumeClaim"]["metadata"]["name"]
+    assert SHARED["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteMany"]
+    settings = SHARED["ConfigMap"]
+    assert settings["data"]["DESA_HOME"].startswith(mounts["data"])
+    assert {"configMapRef": {"name": settings["metadata"]["name"]}} in container["envFrom"]
+    assert any("secretRef" in source for source in container["envFrom"])
+    assert not any(re.search("PASSWORD|SECRET|TOKEN", key) for key in settings["data"])
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS.keys())
+def test_the_cluster_scales_gpus_on_workers_only(manifest):
+    cluster = _cluster(manifest)
+    assert cluster["rayVersion"] == version("ray")
+    assert cluster["enableInTreeAutoscaling"] is True
+    assert cluster["authOptions"]["mode"] == "token"
+    head = cluster["headGroupSpec"]
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    assert "nvidia.com/gpu" not in head["template"]["spec"]["containers"][0]["resources"]["limits"]
+    groups = {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
+    gpu = groups["gpu"]["template"]["spec"]["containers"][0]
+    assert gpu["resources"]["limits"]["nvidia.com/gpu"] == gpu["resources"]["requests"]["nvidia.com/gpu"] == "1"
+    assert gpu["image"] == "desa-ray:gpu"
+    for group in groups.values():
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+
+
+def test_job_and_cluster_differ_in_nothing_but_their_frame():
+    assert _cluster(MANIFESTS["raycluster"]) == _cluster(MANIFESTS["rayjob"])
+
+
+def test_the_probes_ask_what_ray_answers():
+    import ray
+
+    source = (Path(ray.__file__).parent / "dashboard/http_server_head.py").read_text()  # served without a token
+    for path in set(re.findall(r"/api/\w+healthz", (FOLDER / "raycluster.yaml").read_text())):
+        assert f'"{path}"' in source
+
+
+def test_the_jobs_overrides_compose():
+    from hydra import compose, initialize_config_module
+
+    from jobs.settings import RUN_KEYS
+
+    words = MANIFESTS["rayjob"]["spec"]["entrypoint"].split("desa run -m ")[1].rstrip("'").split()
+    single = [word for word in words if "," not in word and "$" not in word]
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        config = compose("config", overrides=[*single, *(word.split(",")[0] for word in words if "," in word)])
+    assert set(RUN_KEYS) <= config.keys()
