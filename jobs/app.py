@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from desa_ray.config import RunConfig
+from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError
 from jobs.composition import ordered, worded
 from jobs.help import help_text
@@ -46,6 +47,8 @@ def hydra_app(
     if any(argument in ("-h", "--help") for argument in arguments):
         print(help_text(verb, arguments))
         return 0
+    # Before Hydra, which writes the command line beside the results.
+    refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)
     sys.argv = [f"desa {verb}", *ordered(arguments)]
     failures: list[BaseException] = []
 
