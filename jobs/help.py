@@ -19,6 +19,11 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "desa plan dataset=scifact method=desa               # the same overrides as desa run",
         "desa plan -m method=original,desa fusion.kappa=20,60",
     ),
+    "submit": (
+        "desa submit submit.address=http://HEAD:8265 submit.home=/shared/desa dataset=scifact method=desa",
+        "desa submit -m --config-dir FOLDER method=mine,desa  # RAY_API_SERVER_ADDRESS and DESA_HOME say where",
+        "desa submit submit.job=ID                            # follow a job that was sent earlier",
+    ),
     "generate": (
         "desa generate dataset=scifact generator=qwen2_5_7b export=FOLDER",
         "desa generate generator=openai_server generator.base_url=http://HOST:8000/v1 generator.model=NAME",
@@ -34,6 +39,13 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
 }
 SWEEPING = ("run", "plan", "submit")
 SETTINGS: Mapping[str, Sequence[str]] = {
+    "submit": (
+        "submit.address=URL  the head node's dashboard",
+        "submit.home=DIR  DESA_HOME of the job, on a path that all nodes share",
+        "submit.command=PATH  the head node's desa, where it is not on its PATH",
+        "submit.follow=false  do not wait for the job",
+        "submit.job=ID  follow a job that was sent earlier, send nothing",
+    ),
     "generate": ("prompts=[references]  which prompts", "export=FOLDER  write <prompt>.jsonl there"),
     "report": (
         "runs= sweep= records=  where records come from",

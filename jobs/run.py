@@ -3,6 +3,7 @@
 from omegaconf import DictConfig
 
 from jobs.app import hydra_app, output_folder
+from jobs.arrival import arrive
 from jobs.cells import run_cells
 from jobs.console import note
 from jobs.settings import order_of
@@ -16,4 +17,5 @@ def _task(config: DictConfig) -> None:
 
 def main(arguments: list[str]) -> int:
     """`desa run [overrides]`; with -m the sweep goes through the `desa` launcher."""
+    arrive()
     return hydra_app("run", "config", arguments, _task)

@@ -10,6 +10,7 @@ from jobs.cells import Order, run_cells
 from jobs.console import note
 from jobs.plan import show_plan
 from jobs.settings import order_of
+from jobs.submit import check_sweep
 
 
 def _orders(configs: Sequence[DictConfig], folders: Sequence[Path]) -> list[Order]:
@@ -34,4 +35,5 @@ def plan_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: P
 SWEEPS: Mapping[str, Callable[[Sequence[DictConfig], Sequence[Path], Path], list[dict[str, Any]]]] = {
     "jobs.run": run_sweep,
     "jobs.plan": plan_sweep,
+    "jobs.submit": check_sweep,
 }

@@ -29,6 +29,7 @@ def session(config: ClusterConfig) -> Iterator[None]:
         for name, value in LOCAL_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     import ray
+    from ray.exceptions import RayError
 
     if ray.is_initialized():  # a caller's own session, a test's for example
         yield
@@ -43,9 +44,9 @@ def session(config: ClusterConfig) -> Iterator[None]:
         elif config.address is None:
             raise DesaError("no address of the running cluster", where="cluster.address", mend="give host:port or auto")
         else:
-            _knock(config.address)
+            knock(config.address)
             ray.init(address=config.address, **quiet)
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, RayError, RuntimeError, ValueError) as error:
         place = config.address or "this machine"
         versions = str(error).startswith("Version mismatch")
         raise DesaError(
@@ -65,7 +66,7 @@ def session(config: ClusterConfig) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
+def knock(address: str) -> None:
     """Raises OSError where nobody listens; Ray itself would try for minutes."""
     place = urlsplit(address if "://" in address else f"//{address}")
     if place.hostname and place.port:

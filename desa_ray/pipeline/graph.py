@@ -66,6 +66,28 @@ class Cell:
         return [*self.fused, *([self.reference] if self.reference else [])]
 
 
+def measures_of(config: RunConfig) -> list[str]:
+    """The names of all measures of a run."""
+    return list(dict.fromkeys([*MEASURES, *config.evaluation.measures]))
+
+
+def setting_problems(config: RunConfig) -> list[DesaError]:
+    """Everything wrong with the settings as such: what can be known without any file."""
+    problems = [
+        *check_generator_map(config.generator),
+        *check_method(config.method, config.generator, config.n_refs),
+    ]
+    if config.fusion.kappa <= -1:
+        problems.append(DesaError(f"kappa is {config.fusion.kappa}", where="fusion.kappa", mend="use a value above -1"))
+    try:
+        parse_measures(measures_of(config))
+    except Problems as found:
+        problems += found.problems
+    except DesaError as found:
+        problems.append(found)
+    return problems
+
+
 class Builder:
     """Builds the cells of one configuration; stages are made once and shared by methods and draws."""
 
@@ -77,11 +99,7 @@ class Builder:
     def cell(self) -> Cell:
         """Validate and wire; raises `Problems` with everything found."""
         config = self.config
-        self.problems += check_generator_map(config.generator)
-        self.problems += check_method(config.method, config.generator, config.n_refs)
-        if config.fusion.kappa <= -1:
-            self._problem(f"kappa is {config.fusion.kappa}", "fusion.kappa", "use a value above -1")
-        self._try(lambda: parse_measures(self.measures))
+        self.problems += setting_problems(config)
         kinds = {channel.kind for channel in config.method.channels}
         identity = self._try(lambda: encoder_identity(config.encoder, model_home=self.model_home))
         self._try(lambda: check_java(config.sparse.java_home))
@@ -111,10 +129,7 @@ class Builder:
 
     @cached_property
     def measures(self) -> list[str]:
-        return list(dict.fromkeys([*MEASURES, *self.config.evaluation.measures]))
-
-    def _problem(self, what: str, where: str, mend: str) -> None:
-        self.problems.append(DesaError(what, where=where, mend=mend))
+        return measures_of(self.config)
 
     def _try(self, step: Callable[[], Any]) -> Any:
         try:

@@ -1,0 +1,196 @@
+"""Send a run to a Ray cluster as a job and follow it (overrides of `desa run`; -m for a sweep; submit.* says where).
+
+Every cell is composed and checked here first, so wrong overrides are refused before anything is sent. Then the same
+overrides travel as they were typed, and the YAML files of --config-dir; nothing else does. Paths mean the cluster's
+disks and must be absolute. Ctrl-C detaches: the job goes on, and `desa submit submit.job=ID` follows it again.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from desa_ray.config import checked
+from desa_ray.credentials import refuse_credentials
+from desa_ray.errors import DesaError, Problems
+from desa_ray.pipeline.graph import setting_problems
+from jobs.app import hydra_app
+from jobs.arrival import VARIABLE, expectation
+from jobs.console import note
+from jobs.settings import PATHS, order_of
+
+CONFIG_FOLDER = "conf"
+MEND_PATH = "give an absolute path on a disk that all nodes share"
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", coerce_numbers_to_str=True))
+class SubmitConfig:
+    """Where a run is sent, and what happens then; see conf/submit.yaml."""
+
+    address: str | None = None
+    home: str | None = None
+    command: str = "desa"
+    follow: bool = True
+    job: str | None = None
+
+
+class _Composed:
+    """What Hydra composed from the command line, cell by cell."""
+
+    def __init__(self):
+        self.settings: list[SubmitConfig] = []
+
+    def add(self, configs: Iterable[DictConfig]) -> None:
+        """Check cells; raises `Problems` with everything wrong in any of them."""
+        problems: dict[str, DesaError] = {}
+        for config in configs:
+            self.settings.append(_settings(config))
+            order = order_of(config, Path(), ("submit",))
+            for problem in [*_relative(config), *setting_problems(order.config)]:
+                problems.setdefault(str(problem), problem)
+        if problems:
+            raise Problems(problems.values())
+
+
+_composed = _Composed()
+
+
+def _settings(config: DictConfig) -> SubmitConfig:
+    plain: Any = OmegaConf.to_container(config.submit, resolve=True)
+    try:
+        return checked(SubmitConfig, plain)
+    except Problems as found:
+        raise Problems(
+            DesaError(problem.what, where=f"submit.{problem.where}", mend=problem.mend) for problem in found.problems
+        ) from None
+
+
+def _relative(config: DictConfig) -> list[DesaError]:
+    """Paths that would mean another place on the cluster than here."""
+    found = {f"{group}.{name}": OmegaConf.select(config, f"{group}.{name}") for group, name in PATHS}
+    found |= {"submit.home": config.submit.home}
+    if match := re.match(r"sqlite:///([^/].*)", config.tracking.uri or ""):
+        found["tracking.uri"] = match[1]
+    return [
+        DesaError(f"{value} is no place on the cluster", where=name, mend=MEND_PATH)
+        for name, value in found.items()
+        if isinstance(value, str) and "://" not in value and not Path(value).is_absolute()
+    ]
+
+
+def check_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+    """The cells of a `-m` command, checked together; nothing runs here."""
+    _composed.add(configs)
+    return [{} for _ in configs]
+
+
+def _task(config: DictConfig) -> None:
+    _composed.add([config])
+
+
+def main(arguments: list[str]) -> int:
+    """`desa submit [-m] [--config-dir D] [overrides]`; returns the job's exit code, 130 after Ctrl-C."""
+    parser = get_args_parser()
+    parser.prog = "desa submit"
+    flags = parser.parse_intermixed_args(arguments)
+    if flags.help or flags.hydra_help or flags.cfg or flags.info or flags.shell_completion:
+        return hydra_app("submit", "submit", arguments, _task, further=("submit",))
+    for name in ("config_name", "config_path", "experimental_rerun"):
+        if getattr(flags, name) is not None:
+            raise DesaError("does not travel to the cluster", where=f"--{name.replace('_', '-')}", mend="drop it")
+    options = [
+        *(["--multirun"] if flags.multirun else []),
+        *(["--config-dir", flags.config_dir] if flags.config_dir else []),
+    ]
+    _composed.settings.clear()
+    with tempfile.TemporaryDirectory(prefix="desa-submit-") as scratch:
+        here = [f"hydra.run.dir={scratch}", f"hydra.sweep.dir={scratch}", "hydra.output_subdir=null"]
+        hydra_app("submit", "submit", [*options, *flags.overrides, *here], _task, further=("submit",))
+    settings = _composed.settings[0]
+    if any(other != settings for other in _composed.settings):
+        raise DesaError("one submission has one target", where="submit", mend="do not sweep over submit.*")
+    return _submit(settings, flags.multirun, flags.config_dir, _travelling(flags.overrides, settings))
+
+
+def _travelling(overrides: Sequence[str], settings: SubmitConfig) -> list[str]:
+    """The overrides that are the run's, as they were typed."""
+    kept = []
+    for text, override in zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True):
+        if override.key_or_group.startswith("submit."):
+            continue
+        refuse_credentials([(str(override.key_or_group), text)])
+        value = str(override.value())
+        if override.key_or_group in ("hydra.run.dir", "hydra.sweep.dir") and not value.startswith(("/", "${")):
+            raise DesaError(f"{value} is no place on the cluster", where=override.key_or_group, mend=MEND_PATH)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DesaError("is not UTF-8", where=override.key_or_group, mend="set a UTF-8 locale") from None
+        kept.append(text)
+    if settings.job is not None and kept:
+        raise DesaError(
+            f"follows a job and sends nothing, such as {kept[0]}", where="submit.job", mend="drop one of them"
+        )
+    return kept
+
+
+def _submit(settings: SubmitConfig, multirun: bool, config_folder: str | None, overrides: Sequence[str]) -> int:
+    """Send the run, or find the one sent before, and follow it."""
+    from desa_ray.cluster.ray_job import RayJobs, job_server
+
+    jobs = RayJobs(job_server(settings.address))
+    job = settings.job
+    if job is None:
+        command = [settings.command, "run", "--config-name", "submitted", *(["--multirun"] if multirun else [])]
+        with ExitStack() as stack:
+            folder = None
+            if config_folder is not None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="desa-submit-")))
+                _copy_configuration(Path(config_folder), folder / CONFIG_FOLDER)
+                command += ["--config-dir", CONFIG_FOLDER]
+            job = jobs.send([*command, *overrides], _environment(settings), folder)
+        note(f"sent as job {job} to {jobs.address}")
+    again = f"desa submit submit.job={job} submit.address={jobs.address}"
+    if not settings.follow:
+        note(f"follow it: {again}")
+        return 0
+    try:
+        return jobs.follow(job, _write)
+    except KeyboardInterrupt:
+        note(f"detached: the job goes on. Follow it: {again}; end it: ray job stop --address {jobs.address} {job}")
+        return 130
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _environment(settings: SubmitConfig) -> dict[str, str]:
+    """What the job is told beside its command line; credentials are set on the nodes and never sent."""
+    variables = {VARIABLE: expectation()}
+    if home := settings.home or os.environ.get("DESA_HOME"):
+        if not Path(home).is_absolute() or "$" in home:
+            raise DesaError(f"{home} is no place on the cluster", where="DESA_HOME", mend=MEND_PATH)
+        variables["DESA_HOME"] = home
+    return variables
+
+
+def _copy_configuration(folder: Path, target: Path) -> None:
+    """The YAML files of a configuration folder and nothing else that lies there."""
+
+    def others(place: str, names: list[str]) -> set[str]:
+        return {name for name in names if not name.endswith(".yaml") and not (Path(place) / name).is_dir()}
+
+    shutil.copytree(folder, target, ignore=others)
