@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from desa_ray.errors import DesaError
+from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.store.artifacts import Artifact
 from desa_ray.store.content import Schema, array_content, row_bytes, rows_content
 from desa_ray.store.ledger import PartInfo
@@ -52,7 +52,12 @@ def write_array(artifact: Artifact, name: str, array: np.ndarray) -> PartInfo:
 
 def read_array(artifact: Artifact, name: str) -> np.ndarray:
     """The array of the part `name`, verified, read-only and mapped into memory. Raises CorruptArtifact."""
-    return np.load(artifact.read_part(name), mmap_mode="r", allow_pickle=False)
+    path = artifact.read_part(name)
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:  # whole, but no array of numbers: not written here
+        what = f"is no array of numbers: {error}"
+        raise CorruptArtifact(what, where=str(path), mend=f"delete {artifact.where} and rerun") from None
 
 
 def _check(found: pl.Schema, schema: Schema, where: str) -> None:

@@ -107,7 +107,7 @@ def test_objects_are_refused_and_never_unpickled(artifact):
     with pytest.raises(DesaError, match="no stable bytes"):
         write_array(artifact, "x.npy", np.array([{}], dtype=object))
     artifact.write_part("y.npy", lambda path: np.save(path, np.array([{}]), allow_pickle=True), rows=1)
-    with pytest.raises(ValueError, match="Python objects"):
+    with pytest.raises(CorruptArtifact, match="Python objects"):
         read_array(artifact, "y.npy")
 
 
