@@ -79,8 +79,8 @@ def _settings(config: DictConfig) -> SubmitConfig:
 def _relative(config: DictConfig) -> list[DesaError]:
     """Paths that would mean another place on the cluster than here."""
     found = {f"{group}.{name}": OmegaConf.select(config, f"{group}.{name}") for group, name in PATHS}
-    found |= {"submit.home": config.submit.home}
-    if match := re.match(r"sqlite:///([^/].*)", config.tracking.uri or ""):
+    found["submit.home"] = config.submit.home
+    if match := re.match(r"sqlite:///([^/].*)", OmegaConf.select(config, "tracking.uri") or ""):
         found["tracking.uri"] = match[1]
     return [
         DesaError(f"{value} is no place on the cluster", where=name, mend=MEND_PATH)

@@ -97,7 +97,7 @@ class RayJobs:
                 if info.status.is_terminal():
                     return self._exit_code(job, info)
             except (OSError, RuntimeError) as error:
-                if "404" in str(error):
+                if "status code 404" in str(error):
                     raise DesaError(f"no job {job} at {self.address}", where="submit.job") from error
                 if time.monotonic() - last_seen > LOST_TIMEOUT_S:
                     raise self._failed(error, f"lost sight of job {job}, which may still run") from error

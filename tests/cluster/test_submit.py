@@ -145,6 +145,9 @@ def test_ctrl_c_detaches_and_the_job_can_be_followed_again(site, script, tmp_pat
     code, out, _ = site.submit(f"submit.job={job}", cwd=tmp_path)
     assert code == 3
     assert (out.count("begins"), out.count("is over")) == (1, 1)
+    code, out, err = site.submit(command, "submit.follow=false", cwd=tmp_path)
+    assert (code, out) == (0, "")
+    assert "submit.job=" in err
 
 
 def test_paths_that_one_node_does_not_share_are_refused_with_its_name(site, tmp_path):
