@@ -1,13 +1,15 @@
 """JSON over HTTP with patience: what may pass is tried again, what will not is one clear error.
 
 Connection errors, 408, 429, 5xx, time-outs and bodies that make no sense are tried again after a growing, jittered
-wait that honours Retry-After. Other refusals are final at once. The key is sent, and appears nowhere else.
+wait that honours Retry-After. Other refusals are final at once. An address where nobody has ever answered is given up
+within seconds. The key is sent, and appears nowhere else.
 """
 
 import email.utils
 import http.client
 import json
 import random
+import socket
 import threading
 import time
 import urllib.error
@@ -23,6 +25,7 @@ from desa_ray.errors import DesaError
 BODY_LIMIT = 32 << 20
 BLOCK = 1 << 16
 EXCERPT = 300
+FIRST_ATTEMPTS, FIRST_WAIT_S = 3, 1.0  # of a connection that is refused before the server was ever met
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Parsed = TypeVar("Parsed")
 
@@ -40,9 +43,9 @@ class Patience:
 class Passing(Exception):
     """An attempt failed in a way that may pass; never seen by a user."""
 
-    def __init__(self, what: str, mend: str, wait_s: float = 0.0):
+    def __init__(self, what: str, mend: str, wait_s: float = 0.0, *, nobody: bool = False):
         super().__init__(what)
-        self.what, self.mend, self.wait_s = what, mend, wait_s
+        self.what, self.mend, self.wait_s, self.nobody = what, mend, wait_s, nobody
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -60,12 +63,14 @@ class JsonClient:
         base_url: without a slash at the end.
         key: bearer token, or None.
         where: for errors: what is being asked.
+        met: set once somebody has answered, whatever it was.
     """
 
     base_url: str
     patience: Patience
     where: str
     key: str | None = field(default=None, repr=False)
+    met: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
     def post(
         self, path: str, payload: Mapping[str, Any], parse: Callable[[Any], Parsed], stop: threading.Event
@@ -88,7 +93,10 @@ class JsonClient:
                 return self._attempt(path, body, parse)
             except Passing as failure:
                 failures += 1
-                if failures >= self.patience.attempts or stop.is_set() or stop.wait(self._wait(failures, failure)):
+                attempts, wait_s = self.patience.attempts, self._wait(failures, failure)
+                if failure.nobody and not self.met.is_set():
+                    attempts, wait_s = min(attempts, FIRST_ATTEMPTS), min(wait_s, FIRST_WAIT_S)
+                if failures >= attempts or stop.is_set() or stop.wait(wait_s):
                     spent = f"{failures} attempts in {time.monotonic() - started:.0f} s"
                     raise self._error(f"{failure.what} ({spent})", failure.mend) from None
 
@@ -104,7 +112,9 @@ class JsonClient:
         request = urllib.request.Request(self.base_url + path, body, headers, method="POST")  # noqa: S310
         try:
             text = self._read(request)
+            self.met.set()
         except urllib.error.HTTPError as error:
+            self.met.set()
             with error:
                 raise self._refusal(error) from None
         except (TimeoutError, urllib.error.URLError, http.client.HTTPException, OSError) as error:
@@ -137,7 +147,8 @@ class JsonClient:
             what = f"no answer within {self.patience.timeout_s:g} s"
             return Passing(what, "raise generator.request_timeout_s or lower generator.concurrency")
         what = f"the server cannot be reached: {self._excerpt(str(reason) or type(reason).__name__)}"
-        return Passing(what, "is it running? check generator.base_url")
+        nobody = isinstance(reason, ConnectionRefusedError | socket.gaierror)
+        return Passing(what, "is it running? check generator.base_url", nobody=nobody)
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         try:

@@ -39,8 +39,8 @@ Behaviour = Callable[[Handler, dict], None]
 class ChatServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, behaviours: Sequence[Behaviour]):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, behaviours: Sequence[Behaviour], port: int = 0):
+        super().__init__(("127.0.0.1", port), Handler)
         self.lock = threading.Lock()
         self.behaviours = list(behaviours)
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
@@ -70,8 +70,8 @@ class ChatServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def chat_server(*behaviours: Behaviour) -> Iterator[ChatServer]:
-    server = ChatServer(behaviours)
+def chat_server(*behaviours: Behaviour, port: int = 0) -> Iterator[ChatServer]:
+    server = ChatServer(behaviours, port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

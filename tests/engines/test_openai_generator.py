@@ -4,6 +4,7 @@ import json
 import re
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chat_server import body, chat_server, completion, cut_short, drip, good, hang_up, says, slow, status
@@ -119,6 +120,31 @@ FINAL = {
     307: "set generator.base_url",
     422: "check the generator's settings",
 }
+
+
+def test_an_address_where_nobody_ever_answered_is_given_up_in_seconds():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        patient = config(url, max_attempts=20, backoff_s=30.0, max_backoff_s=60.0)
+        started = time.monotonic()
+        with pytest.raises(DesaError, match=r"cannot be reached: .* \(3 attempts in [2-5] s\)"):
+            OpenAIGenerator(patient).generate([ask(n) for n in range(4)])
+        assert time.monotonic() - started < 8
+
+
+def test_a_server_that_goes_away_in_the_middle_is_waited_for():
+    """The same client meets the server, loses it, and finds it again at its address."""
+    with chat_server(good) as server:
+        port = server.server_address[1]
+        engine = OpenAIGenerator(config(server.url, max_attempts=40, backoff_s=0.1, max_backoff_s=0.1))
+        engine.generate([ask(1)])
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(engine.generate, [ask(2)])
+        time.sleep(1.0)  # far more than the attempts that a stranger gets
+        assert not answer.done()
+        with chat_server(good, port=port):
+            assert [output.text for output in answer.result(timeout=10)] == ["question 2 / 102"]
 
 
 @pytest.mark.parametrize("code", FINAL)
