@@ -30,16 +30,18 @@ COLUMNS = {
 
 
 SAY_EVERY_S = 15.0
+QUICK_S = 1.0  # stages below it share a line where there is no terminal
 
 
 class ConsoleProgress:
-    """A live bar a stage on a terminal; elsewhere lines: when a stage starts, now and then, and when it ends."""
+    """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then while it runs."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
         self.bars: Progress | None = None
         self.tasks: dict[str, TaskID] = {}
-        self.started, self.spoke, self.done, self.total = 0.0, 0.0, 0, 0
+        self.started, self.spoke, self.done, self.stored, self.total = 0.0, 0.0, 0, 0, 0
+        self.quick, self.quick_s = 0, 0.0
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self.bars = Progress(*columns, TimeRemainingColumn(), console=self.console)
@@ -50,9 +52,7 @@ class ConsoleProgress:
             self.tasks[stage.key.digest] = self.bars.add_task(_title(stage), total=max(shards, 1), completed=stored)
         else:
             self.started = self.spoke = time.monotonic()
-            self.done, self.total = 0, shards - stored
-            kept = f", {stored} stored" if stored else ""
-            self.console.print(f"{_title(stage)}: {shards} shards{kept}", soft_wrap=True)
+            self.done, self.stored, self.total = 0, stored, shards - stored
 
     def advance(self, stage: Stage) -> None:
         if self.bars is not None:
@@ -63,18 +63,37 @@ class ConsoleProgress:
         if now - self.spoke >= SAY_EVERY_S and self.done < self.total:
             self.spoke = now
             left_s = (now - self.started) / self.done * (self.total - self.done)
-            self.console.print(f"{_title(stage)}: {self.done} of {self.total} shards, about {left_s:.0f} s left")
+            self._say(f"{_title(stage)}: {self.done} of {counted(self.total, 'shard')}, about {left_s:.0f} s left")
 
     def end(self, stage: Stage, seconds: float) -> None:
         if self.bars is not None:
             task = self.tasks[stage.key.digest]
             self.bars.update(task, completed=self.bars.tasks[task].total)
+        elif seconds < QUICK_S:
+            self.quick, self.quick_s = self.quick + 1, self.quick_s + seconds
         else:
-            self.console.print(f"{_title(stage)}: done in {seconds:.1f} s", soft_wrap=True)
+            kept = f", {self.stored} stored before" if self.stored else ""
+            self._say(f"{_title(stage)}: done in {seconds:.1f} s, {counted(self.total, 'shard')}{kept}")
 
     def close(self) -> None:
         if self.bars is not None:
             self.bars.stop()
+        self._tell_quick()
+
+    def _say(self, line: str) -> None:
+        self._tell_quick()
+        self.console.print(line, soft_wrap=True)
+
+    def _tell_quick(self) -> None:
+        """The stages too quick for a line of their own, as one."""
+        if self.quick:
+            self.console.print(f"{counted(self.quick, 'quick stage')}: done in {self.quick_s:.1f} s", soft_wrap=True)
+        self.quick, self.quick_s = 0, 0.0
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 shard`, `2 shards`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _title(stage: Stage) -> str:
