@@ -33,11 +33,11 @@ class DesaLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
         from desa_ray.errors import DesaError, listed
-        from jobs.app import used_folders
+        from jobs.app import claim
         from jobs.sweep import SWEEPS
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
-        used_folders.append(sweep_folder)
+        claim(sweep_folder)
         module = self.task_function.__module__
         if module not in SWEEPS:
             mend = "leave out -m, commas between values, and experiments that sweep"

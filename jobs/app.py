@@ -1,5 +1,6 @@
 """Runs a verb as a Hydra application: its failures become one-line errors, empty output folders are removed."""
 
+import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -26,7 +27,9 @@ from jobs.settings import home
 CONFIG = "pkg://desa_ray.conf"
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
 
-used_folders: list[Path] = []  # output folders of this process's jobs
+IN_USE = ".in-use"
+
+_claims: list[tuple[Path, IO[str]]] = []  # output folders of this process's jobs, each with its lock
 
 
 def hydra_app(
@@ -54,9 +57,9 @@ def hydra_app(
 
     @wraps(task)
     def guarded(config: DictConfig) -> None:
-        used_folders.append(output_folder())
         # Hydra announces an exception of the task in its own words; ours leave by another door.
         try:
+            claim(output_folder())
             task(config)
         except (DesaError, KeyboardInterrupt) as error:
             failures.append(error)
@@ -85,6 +88,25 @@ def output_folder() -> Path:
     return Path(HydraConfig.get().runtime.output_dir)
 
 
+def claim(folder: Path) -> None:
+    """Take an output folder for this process, until its verb ends: two runs begun in one second share a name.
+
+    Raises:
+        DesaError: another process writes to it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / IN_USE).open("a")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        mend = "start again, or name another with hydra.run.dir (a sweep: hydra.sweep.dir)"
+        raise DesaError("another run is writing to this folder", where=str(folder), mend=mend) from None
+    except OSError:  # a file system without locks
+        pass
+    _claims.append((folder.absolute(), lock))
+
+
 def _ours(trace: TracebackType | None) -> bool:
     """Whether an exception came through code of a verb or of the platform, and not only through Hydra."""
     while trace is not None:
@@ -108,9 +130,11 @@ def _tidied() -> Iterator[None]:
                 _remove_empty(folder)
         raise
     finally:
-        for folder in used_folders:
-            _tidy(folder.absolute(), outputs, outputs in kept)
-        used_folders.clear()
+        for folder, lock in _claims:
+            (folder / IN_USE).unlink(missing_ok=True)
+            lock.close()
+            _tidy(folder, outputs, outputs in kept)
+        _claims.clear()
 
 
 def _tidy(folder: Path, outputs: Path, keep_outputs: bool) -> None:

@@ -3,15 +3,13 @@
 import hashlib
 import json
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import polars as pl
 
-from desa_ray.data.trec import write_run
+from desa_ray.data.trec import has_blanks, without_blanks, write_run
 from desa_ray.engines.jvm import check_java
 from desa_ray.pipeline.graph import Cell
 from desa_ray.pipeline.provenance import provenance
@@ -48,24 +46,13 @@ def write_records(path: Path, records: pl.DataFrame) -> Path:
     return temporary.replace(path)
 
 
-def _trec_ids(runs: Sequence[pl.DataFrame]) -> Callable[[str], str]:
-    """How ids stand in a TREC file, whose fields are divided by blanks: as they are, unless one of them has a blank.
-
-    Then every blank and percent sign of every id is percent-encoded, which `urllib.parse.unquote` undoes.
-    """
-    odd = any(
-        bool(column.str.contains(r"\s").any()) for run in runs for column in (run["query_id"], run["docs"].explode())
-    )
-    if not odd:
-        return lambda name: name
-    note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
-    return lambda name: re.sub(r"[\s%]", lambda found: quote(found.group()), name)
-
-
 def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame]) -> list[Path]:
     """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
     paths = []
-    spelled = _trec_ids(runs)
+    odd = has_blanks(column for run in runs for column in (run["query_id"], run["docs"].explode()))
+    spelled = without_blanks if odd else str
+    if odd:
+        note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
     for draw, run in enumerate(runs):
         path = folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec")
         temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
-from desa_ray.data.trec import write_qrels, write_run
+from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
 from desa_ray.report.build import Report, build_report, write_report
 from desa_ray.report.effects import Sampling
@@ -143,18 +144,26 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
     for dataset in study.datasets:
         place = folder / dataset
         place.mkdir(parents=True, exist_ok=True)
-        for method in study.methods:
-            cell = study.cell(dataset, method)
-            for draw in cell.records.partition_by("draw", maintain_order=True) if cell else []:
-                name = f"{method.replace(' ', '-')}.draw{draw['draw'][0]}"
-                rankings = dict(draw.sort("query_id").select("query_id", "top").iter_rows())
-                write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
         keys = {key for cell in study.cells if cell.dataset == dataset for key in cell.records["fusion_key"]}
         stored = [key for key in sorted(keys) if artifacts.find("fusion", key)]
-        if stored:
-            write_qrels(place / "qrels.txt", StoredFusion(artifacts, stored[0]).qrels)
-        else:
+        qrels = StoredFusion(artifacts, stored[0]).qrels if stored else None
+        cells = {method: cell for method in study.methods if (cell := study.cell(dataset, method))}
+        columns = [c for cell in cells.values() for c in (cell.records["query_id"], cell.records["top"].explode())]
+        odd = has_blanks([*columns, *([] if qrels is None else [qrels["query_id"], qrels["doc_id"]])])
+        spelled = without_blanks if odd else str
+        if odd:
+            note(f"{dataset}: ids with blanks are percent-encoded in the TREC files")
+        for method, cell in cells.items():
+            for draw in cell.records.partition_by("draw", maintain_order=True):
+                name = f"{method.replace(' ', '-')}.draw{draw['draw'][0]}"
+                rows = draw.sort("query_id").select("query_id", "top").iter_rows()
+                rankings = {spelled(query): [spelled(document) for document in top] for query, top in rows}
+                write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
+        if qrels is None:
             note(f"{dataset}: no judgments written, the store {store_root(store)} does not have them")
+        else:
+            names = pl.col("query_id", "doc_id").map_elements(spelled, return_dtype=pl.String)
+            write_qrels(place / "qrels.txt", qrels.with_columns(names))
 
 
 def tell_story(config: ReportConfig, folder: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from desa_ray.config import DatasetConfig
 from desa_ray.data import beir_layout, beir_sets, demo, irds
 from desa_ray.data.raw import RawCollection
+from desa_ray.data.source import holds_generations
 from desa_ray.data.validate import validated
 from desa_ray.errors import DesaError, listed
 from desa_ray.lines import Findings
@@ -28,7 +29,11 @@ def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
     """The reader of collections in BEIR layout, which `place` finds."""
 
     def generations(config: DatasetConfig, home: Path) -> Path | None:
-        folder = place(config, home) / "generations"
+        source = place(config, home)
+        if source.is_file() and holds_generations(source):
+            mend = "unpack its folder generations/, and set generator.folder= to it"
+            raise DesaError("recorded texts are not read from within a zip", where=str(source), mend=mend)
+        folder = source / "generations"
         return folder if folder.is_dir() else None
 
     return Reader(

@@ -83,6 +83,15 @@ def open_source(path: Path) -> dict[str, SourceFile]:
     return files
 
 
+def holds_generations(path: Path) -> bool:
+    """Whether the zip `path` has recorded texts in it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any("generations" in name.split("/")[:-1] for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError):
+        return False
+
+
 def _wanted(name: str) -> bool:
     folder, _, base = name.removesuffix(".gz").rpartition("/")
     return (not folder and base in ("corpus.jsonl", "queries.jsonl")) or (folder == "qrels" and base.endswith(".tsv"))

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from urllib.parse import quote
 
 import polars as pl
 
@@ -142,6 +143,19 @@ def write_qrels(path: Path, qrels: pl.DataFrame) -> None:
         lines.append(f"{query} 0 {document} {grade}\n")
     data = "".join(lines).encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def has_blanks(columns: Iterable[pl.Series]) -> bool:
+    """Whether an id in any of the columns (String) has a blank, by which a TREC file divides its fields."""
+    return any(bool(column.str.contains(r"\s").any()) for column in columns)
+
+
+def without_blanks(name: str) -> str:
+    """The id with every blank and percent sign percent-encoded, which `urllib.parse.unquote` undoes.
+
+    Where one id of a data set needs it, all are spelled so, or two could become one.
+    """
+    return re.sub(r"[\s%]", lambda found: quote(found.group()), name)
 
 
 def _check(text: str, name: str) -> None:

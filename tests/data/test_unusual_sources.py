@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from desa_ray.config import DatasetConfig
-from desa_ray.data import fingerprint, load_collection
+from desa_ray.data import fingerprint, generations_folder, load_collection
 from desa_ray.data.raw import MAX_GRADE
 from desa_ray.data.trec import read_qrels
 from desa_ray.errors import DesaError
@@ -89,3 +89,14 @@ def test_a_zip_whose_member_is_missing_its_bytes_is_refused(folder, tmp_path):
     (tmp_path / "set.zip").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DesaError, match="cannot be opened as a folder or zip"):
         load_collection(_config(tmp_path / "set.zip"), data_home=tmp_path)
+
+
+@pytest.mark.parametrize("wrapping", ["", "tiny/"])
+def test_recorded_texts_within_a_zip_are_not_passed_over_in_silence(wrapping, folder, tmp_path):
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        archive.writestr(f"{wrapping}corpus.jsonl", "")
+    assert generations_folder(_config(tmp_path / "set.zip"), data_home=tmp_path) is None
+    with zipfile.ZipFile(tmp_path / "set.zip", "a") as archive:
+        archive.writestr(f"{wrapping}generations/references.jsonl", "{}")
+    with pytest.raises(DesaError, match=r"set\.zip: recorded texts are not read .*generator\.folder="):
+        generations_folder(_config(tmp_path / "set.zip"), data_home=tmp_path)

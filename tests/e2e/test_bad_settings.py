@@ -1,11 +1,13 @@
 """Command lines and YAML files that cannot be meant: one error that names the place and a mend, and no litter."""
 
+import fcntl
 import re
 
 import pytest
 
 from desa_ray.config import ClusterConfig, FusionConfig, RunConfig, checked
 from desa_ray.errors import Problems, choices
+from jobs.app import IN_USE
 from jobs.composition import ordered
 from jobs.help import help_text
 
@@ -113,6 +115,17 @@ def test_a_refused_plan_leaves_the_folders_that_were_there(collection, refuse, t
     refuse(["fusion.k"], "run", "dataset=beir_folder", f"dataset.path={collection}", "fusion.k=0")
     assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["mine.txt"]
     assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_a_folder_that_another_run_writes_to_is_refused(collection, refuse, tmp_path):
+    (tmp_path / "out").mkdir()
+    with (tmp_path / "out" / IN_USE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial"]
+        refuse(["out: another run is writing", "hydra.run.dir"], "run", *common, "hydra.run.dir=out")
+        refuse(["out: another run is writing"], "run", "-m", *common, "hydra.sweep.dir=out", "method=original,desa")
+    refuse(["fusion.k"], "run", *common, "hydra.run.dir=out", "fusion.k=0")  # its lock is gone
+    assert not (tmp_path / "out" / IN_USE).exists()
 
 
 def test_flags_may_stand_anywhere_among_the_overrides():

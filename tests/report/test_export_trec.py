@@ -1,0 +1,33 @@
+"""`desa report trec=true` spells ids as `desa run` does: percent-encoded where one has a blank, else as they are."""
+
+from pathlib import Path
+from urllib.parse import unquote
+
+import polars as pl
+
+from desa_ray.config import StoreConfig
+from desa_ray.data.trec import read_run
+from desa_ray.report.study import Study
+from jobs.report import export_trec
+from tests.report.made_up import cell
+
+
+def _export(records: pl.DataFrame, tmp_path: Path) -> dict[str, list[str]]:
+    export_trec(Study(records), tmp_path / "trec", StoreConfig(root=str(tmp_path / "store")))
+    return read_run(tmp_path / "trec" / "scifact" / "original.draw0.trec")
+
+
+def test_ids_without_blanks_stay_as_they_are(tmp_path, capsys):
+    records = cell("scifact", "original", queries=["q%1", "q2"])
+    top = dict(records.select("query_id", "top").iter_rows())
+    assert _export(records, tmp_path) == top
+    assert "percent" not in capsys.readouterr().err
+
+
+def test_ids_with_blanks_are_encoded_and_can_be_decoded(tmp_path, capsys):
+    records = cell("scifact", "original", queries=["a b", "a%20b", "c\td"])
+    top = dict(records.select("query_id", "top").iter_rows())
+    run = _export(records, tmp_path)
+    assert set(run) == {"a%20b", "a%2520b", "c%09d"}
+    assert {unquote(query): [unquote(name) for name in names] for query, names in run.items()} == top
+    assert "ids with blanks are percent-encoded" in capsys.readouterr().err
