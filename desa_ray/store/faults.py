@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
 
 FREE = "free space, then rerun: finished parts are kept"
 OTHER_ROOT = "set store.root to a folder that can be written"
 NO_FOLDER = ("a file stands where a folder is needed", "set store.root to a folder")
 FULL = (errno.ENOSPC, errno.EDQUOT)
+# Clients of object stores raise errors of their own for what is no answer of the store.
+REMOTE = ("aiobotocore", "aiohttp", "azure", "botocore", "google", "requests")
+REMOTE_MEND = "check the address and its credentials in the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...)"
 CAUSES = {
     errno.ENOSPC: ("no space left on the disk", FREE),
     errno.EDQUOT: ("the disk quota is used up", FREE),
@@ -39,6 +43,11 @@ def explained(doing: str, place: str, root: str) -> Iterator[None]:
         outside = error.filename and not str(error.filename).startswith(root)
         at = f", at {error.filename}" if outside else ""
         raise DesaError(f"cannot {doing}: {what}{at}", where=place, mend=mend) from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in REMOTE:
+            raise
+        what = f"cannot {doing}: {redacted(str(error).splitlines()[0])}"
+        raise DesaError(what, where=place, mend=REMOTE_MEND) from error
 
 
 @contextmanager

@@ -4,7 +4,9 @@ What can be known without MLflow is asked first: whether a server answers, wheth
 its server there, and whether a SQLite file is a whole, writable MLflow database.
 """
 
+import os
 import sqlite3
+import ssl
 import urllib.error
 import urllib.request
 from contextlib import closing, suppress
@@ -35,8 +37,8 @@ def open_client(uri: str) -> MlflowClient:
     """
     try:
         if uri.startswith(("http://", "https://")):
-            with suppress(urllib.error.HTTPError):  # somebody is there, if only to refuse
-                urllib.request.urlopen(uri, timeout=PROBE_TIMEOUT_S).close()  # noqa: S310  (the scheme is checked)
+            with suppress(urllib.error.HTTPError):  # somebody is there, if only to refuse (the scheme is checked)
+                urllib.request.urlopen(uri, timeout=PROBE_TIMEOUT_S, context=_trust(uri)).close()  # noqa: S310
         else:
             _check_database(uri)
         client = MlflowClient(tracking_uri=uri)
@@ -44,6 +46,18 @@ def open_client(uri: str) -> MlflowClient:
     except FAILURES as error:
         raise _refused(uri, _first_line(error), _mend(str(error), uri)) from error
     return client
+
+
+def _trust(uri: str) -> ssl.SSLContext | None:
+    """The certificates that MLflow's own client trusts, by the same variables."""
+    if not uri.startswith("https://"):
+        return None
+    context = ssl.create_default_context(
+        cafile=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or os.environ.get("REQUESTS_CA_BUNDLE")
+    )
+    if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() == "true":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def artifact_folder(folder: Path) -> Path:
@@ -75,6 +89,8 @@ def _mend(message: str, uri: str) -> str:
         return f"another version of MLflow made it: back it up, then run `mlflow db upgrade {redacted(uri)}`"
     if "Can't locate revision" in message:
         return f"a newer version of MLflow made it; {ELSEWHERE}"
+    if "401" in message or "not authenticated" in message.lower():
+        return "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment"
     return "start the server, mend the address, or use tracking.enabled=false"
 
 
