@@ -223,6 +223,8 @@ class TrackingConfig:
     enabled: bool = True
     uri: Text | None = None
     experiment: Name = "default"
+    offline: bool = False
+    system_metrics_s: Annotated[float, Field(ge=0, le=86400)] = 10.0
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -5,10 +5,10 @@ stored, so an interrupted sweep keeps what it has and the rerun goes on from the
 Ray nor any engine.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -16,15 +16,20 @@ from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
 from desa_ray.core.metrics import metric_name
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.execute import Progress, missing, run_stage, schedule
-from desa_ray.pipeline.executor import Executor, SerialExecutor
+from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
 from jobs.console import ConsoleProgress, cells_table, note
-from jobs.finishing import finish_cell, noticed
+from jobs.finishing import finish_cell, log_failure, noticed, now_ms
+from jobs.lazy_executor import LazyExecutor
 from jobs.outputs import write_json
-from jobs.settings import Order, home, store_root, tracking_uri
+from jobs.settings import Order, home, store_root
+from jobs.sweep_log import logged
+
+if TYPE_CHECKING:
+    from desa_ray.tracking.sweeps import SweepLog
 
 
 def open_store(config: RunConfig) -> Store:
@@ -47,50 +52,6 @@ def plan(store: Store, orders: Sequence[Order]) -> list[Cell]:
     return cells
 
 
-class LazyExecutor:
-    """Starts the session the configuration asks for at the first task, so that a plan of hits starts nothing."""
-
-    def __init__(self, config: RunConfig, store: Store, stack: ExitStack):
-        self.config, self.store, self.stack = config.cluster, store, stack
-        self.executor: Executor | None = None
-
-    def map(self, pool, tasks, done) -> None:
-        self._started().map(pool, tasks, done)
-
-    def workers_for(self, pool, tasks: int) -> int:
-        return self._started().workers_for(pool, tasks)
-
-    def _started(self) -> Executor:
-        if self.executor is None:
-            self.executor = self._start()
-        return self.executor
-
-    def require(self, configs: Iterable[RunConfig], todo: Sequence[Stage]) -> None:
-        """Join a running cluster now, and refuse it where a node lacks what they need, or none holds a worker."""
-        if self.config.kind == "existing" and self.executor is None:
-            from desa_ray.cluster.preflight import check_nodes, needs_of
-            from desa_ray.cluster.resources import check_pools
-
-            self.executor = self._start()
-            check_pools([stage.work.pool for stage in todo if stage.work.pool is not None])
-            check_nodes(needs_of(configs, home=home(), store_root=self.store.files.root))
-
-    def _start(self) -> Executor:
-        if self.config.kind == "serial":
-            executor: Executor = SerialExecutor(self.store.files.root)
-        else:
-            from desa_ray.cluster.executor import RayExecutor
-            from desa_ray.cluster.session import session
-
-            self.stack.enter_context(session(self.config))
-            executor = RayExecutor(self.store.files.root, self.config)
-        self.stack.callback(executor.close)
-        return executor
-
-    def close(self) -> None:
-        self.stack.close()
-
-
 def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str, Any]]:
     """Run all orders and return their summaries; `summary` is the sweep's file, if there is one.
 
@@ -104,30 +65,29 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
                 raise DesaError(f"one sweep uses one {part}", where=part, mend="run two sweeps")
     store = open_store(first)
     cells = plan(store, orders)
-    tracker = _tracker(first)
     todo = missing(store, [target for cell in cells for target in cell.targets])
-    for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
-        note(line)
-    note(f"{len(cells)} cells, {len(todo)} stages to compute")
-    if not todo and first.cluster.kind == "existing":
-        note("everything is stored: the cluster is not used")
-    sweep = _Sweep(store, orders, cells, tracker, summary)
-    console = ConsoleProgress()
-    open_keys = {stage.key.digest for stage in todo}
-    needed = ancestors([target for cell in cells for target in cell.targets])
-    progress = CountingProgress(console, store, [stage for stage in needed if stage.key.digest not in open_keys])
-    with ExitStack() as stack:
-        stack.callback(console.close)
-        executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
-        if todo:
-            executor.require((order.config for order in orders), todo)
-        sweep.finish_ready()
-        for stage in schedule(todo):
-            sweep.run(stage, executor, progress)
-    if shown := sweep.shown():
-        extra = [metric_name(measure) for measure in first.evaluation.measures]
-        Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))
-    sweep.raise_failures()
+    with logged(first, cells, summary) as log:
+        for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
+            note(line)
+        note(f"{len(cells)} cells, {len(todo)} stages to compute")
+        if not todo and first.cluster.kind == "existing":
+            note("everything is stored: the cluster is not used")
+        sweep = _Sweep(store, orders, cells, log, summary)
+        console = ConsoleProgress()
+        open_keys = {stage.key.digest for stage in todo}
+        needed = ancestors([target for cell in cells for target in cell.targets])
+        progress = CountingProgress(console, store, [stage for stage in needed if stage.key.digest not in open_keys])
+        with ExitStack() as stack:
+            stack.callback(console.close)
+            executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
+            if todo:
+                executor.require((order.config for order in orders), todo)
+            sweep.finish_ready()
+            run_graph(store, todo, executor, progress, sweep.settled)
+        if shown := sweep.shown():
+            extra = [metric_name(measure) for measure in first.evaluation.measures]
+            Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))
+        sweep.raise_failures()
     return shown
 
 
@@ -135,9 +95,15 @@ class _Sweep:
     """The books of a sweep: which cells still need which stages, what they gave, and what failed them."""
 
     def __init__(
-        self, store: Store, orders: Sequence[Order], cells: Sequence[Cell], tracker: Any, summary: Path | None
+        self,
+        store: Store,
+        orders: Sequence[Order],
+        cells: Sequence[Cell],
+        log: "SweepLog | None",
+        summary: Path | None,
     ):
-        self.store, self.orders, self.cells, self.tracker, self.summary = store, orders, cells, tracker, summary
+        self.store, self.orders, self.cells, self.log, self.summary = store, orders, cells, log, summary
+        self.started_ms = now_ms()
         self.needs = [{stage.key.digest for stage in missing(store, cell.targets)} for cell in cells]
         # A stage that several cells share counts as computed for the first of them.
         self.fresh = [len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)]
@@ -146,14 +112,8 @@ class _Sweep:
         self.entries: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, DesaError] = {}
 
-    def run(self, stage: Stage, executor: Executor, progress: Progress) -> None:
-        """Compute one stage, or mark it broken where it or one of its inputs fails; then finish what is complete."""
-        error = next((self.broken[s.key.digest] for s in stage.inputs.values() if s.key.digest in self.broken), None)
-        if error is None:
-            try:
-                run_stage(self.store, stage, executor, progress)
-            except DesaError as failure:
-                error = failure
+    def settled(self, stage: Stage, error: DesaError | None) -> None:
+        """Note that a stage is stored or has failed; finish what is complete."""
         if error is not None:
             self.broken[stage.key.digest] = error
         else:
@@ -166,15 +126,22 @@ class _Sweep:
             if number in self.entries or number in self.failures:
                 continue
             if lost := self.needs[number] & self.broken.keys():
-                self.failures[number] = self.broken[next(iter(lost))]
+                self._fail(number, self.broken[next(iter(lost))])
             elif self.needs[number] <= self.computed:
                 try:
-                    self.entries[number] = finish_cell(self.store, order, cell, self.fresh[number], self.tracker)
-                except DesaError as error:
-                    self.failures[number] = error
+                    self.entries[number] = finish_cell(
+                        self.store, order, cell, self.fresh[number], self.log, self.started_ms
+                    )
+                except (DesaError, OSError) as error:
+                    self._fail(number, error if isinstance(error, DesaError) else _not_written(error, order.folder))
             else:
                 continue
             self._write()
+
+    def _fail(self, number: int, error: DesaError) -> None:
+        self.failures[number] = error
+        if self.log is not None:
+            log_failure(self.log, self.cells[number], error, self.started_ms)
 
     def _name(self, number: int) -> str:
         config = self.orders[number].config
@@ -200,13 +167,6 @@ class _Sweep:
             )
 
 
-def _tracker(config: RunConfig):
-    if not config.tracking.enabled:
-        return None
-    from desa_ray.tracking.runs import Tracker
-
-    uri = tracking_uri(config.tracking)
-    home().mkdir(parents=True, exist_ok=True)
-    tracker = Tracker(uri, home() / "mlartifacts")
-    write_json(home() / "last_tracking.json", {"uri": uri})
-    return tracker
+def _not_written(error: OSError, folder: Path) -> DesaError:
+    what = f"its files cannot be written: {error.strerror or error}"
+    return DesaError(what, where=str(folder), mend="free the disk or mend the folder, then rerun: only this is redone")

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -33,6 +34,17 @@ SAY_EVERY_S = 15.0
 QUICK_S = 1.0  # stages below it share a line where there is no terminal
 
 
+@dataclass
+class _Going:
+    """A stage at work: when it started and last spoke (monotonic seconds), shards stored before, open, and done."""
+
+    started: float
+    spoke: float
+    stored: int
+    total: int
+    done: int = 0
+
+
 class ConsoleProgress:
     """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then while it runs."""
 
@@ -40,7 +52,7 @@ class ConsoleProgress:
         self.console = Console(stderr=True, highlight=False)
         self.bars: Progress | None = None
         self.tasks: dict[str, TaskID] = {}
-        self.started, self.spoke, self.done, self.stored, self.total = 0.0, 0.0, 0, 0, 0
+        self.stages: dict[str, _Going] = {}
         self.quick, self.quick_s = 0, 0.0
         if self.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -51,19 +63,20 @@ class ConsoleProgress:
         if self.bars is not None:
             self.tasks[stage.key.digest] = self.bars.add_task(_title(stage), total=max(shards, 1), completed=stored)
         else:
-            self.started = self.spoke = time.monotonic()
-            self.done, self.stored, self.total = 0, stored, shards - stored
+            now = time.monotonic()
+            self.stages[stage.key.digest] = _Going(now, now, stored, shards - stored)
 
     def advance(self, stage: Stage) -> None:
         if self.bars is not None:
             self.bars.advance(self.tasks[stage.key.digest])
             return
-        self.done += 1
+        own = self.stages[stage.key.digest]
+        own.done += 1
         now = time.monotonic()
-        if now - self.spoke >= SAY_EVERY_S and self.done < self.total:
-            self.spoke = now
-            left_s = (now - self.started) / self.done * (self.total - self.done)
-            self._say(f"{_title(stage)}: {self.done} of {counted(self.total, 'shard')}, about {left_s:.0f} s left")
+        if now - own.spoke >= SAY_EVERY_S and own.done < own.total:
+            own.spoke = now
+            left_s = (now - own.started) / own.done * (own.total - own.done)
+            self._say(f"{_title(stage)}: {own.done} of {counted(own.total, 'shard')}, about {left_s:.0f} s left")
 
     def end(self, stage: Stage, seconds: float) -> None:
         if self.bars is not None:
@@ -72,8 +85,9 @@ class ConsoleProgress:
         elif seconds < QUICK_S:
             self.quick, self.quick_s = self.quick + 1, self.quick_s + seconds
         else:
-            kept = f", {self.stored} stored before" if self.stored else ""
-            self._say(f"{_title(stage)}: done in {seconds:.1f} s, {counted(self.total, 'shard')}{kept}")
+            own = self.stages[stage.key.digest]
+            kept = f", {own.stored} stored before" if own.stored else ""
+            self._say(f"{_title(stage)}: done in {seconds:.1f} s, {counted(own.total, 'shard')}{kept}")
 
     def close(self) -> None:
         if self.bars is not None:

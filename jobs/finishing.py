@@ -3,19 +3,32 @@
 Files come first, so that nothing is lost when the tracking server is away.
 """
 
+import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.graph import Cell
 from desa_ray.pipeline.provenance import provenance
-from desa_ray.pipeline.records import cell_records, cell_runs, cell_summary, per_draw, result_config
+from desa_ray.pipeline.records import cell_records, cell_runs, cell_summary, labels, per_draw, result_config
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
+from desa_ray.types import sha256_json
 from jobs.outputs import manifest, sha256_file, write_json, write_records, write_runs
 from jobs.settings import Order, flat
 
+if TYPE_CHECKING:
+    from desa_ray.tracking.sweeps import SweepLog
 
-def finish_cell(store: Store, order: Order, cell: Cell, computed: int, tracker: Any) -> dict[str, Any]:
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return int(time.time() * 1000)
+
+
+def finish_cell(
+    store: Store, order: Order, cell: Cell, computed: int, log: "SweepLog | None", started_ms: int
+) -> dict[str, Any]:
     """Write a computed cell's files and log it; returns its summary."""
     records = cell_records(store, cell)
     entry = cell_summary(cell, records)
@@ -30,10 +43,35 @@ def finish_cell(store: Store, order: Order, cell: Cell, computed: int, tracker: 
     entry["artifacts"] = {path.name: sha256_file(path) for path in files}
     stages = sum(1 for _ in ancestors(cell.targets))
     entry["stages"] = {"reused": stages - computed, "computed": computed}
-    if tracker is not None:
-        entry["mlflow_run_id"] = _log(tracker, cell, entry, per_draw(records, measures), files)
     write_json(order.folder / "summary.json", {"cells": [entry]})
+    if log is not None:
+        entry["mlflow_run_id"] = _log(log, cell, entry, per_draw(records, measures), files, started_ms)
+        write_json(order.folder / "summary.json", {"cells": [entry]})
     return entry
+
+
+def log_failure(log: "SweepLog", cell: Cell, error: DesaError, started_ms: int) -> None:
+    """Log a cell that failed: what it was to be, and why it is not."""
+    from desa_ray.tracking.entries import CellRun
+
+    run = CellRun(
+        cell=cell_digest(cell),
+        name=_name(cell),
+        params=labels(cell),
+        metrics={},
+        per_draw=[],
+        tags={},
+        artifacts=[],
+        started_ms=started_ms,
+        ended_ms=now_ms(),
+        error=str(error),
+    )
+    log.cell(run)
+
+
+def cell_digest(cell: Cell) -> str:
+    """Hex digest of what a cell is: its labels and the stages it reads; the same in every attempt."""
+    return sha256_json([labels(cell), [stage.key.digest for stage in cell.targets]])
 
 
 def noticed(cell: Cell) -> list[str]:
@@ -46,12 +84,17 @@ def noticed(cell: Cell) -> list[str]:
     ]
 
 
-def _log(tracker: Any, cell: Cell, entry: dict[str, Any], draws: list, files: list[Path]) -> str:
-    from desa_ray.tracking.runs import CellRun
+def _name(cell: Cell) -> str:
+    config = cell.config
+    return f"{config.dataset.name}/{config.method.name}/k{config.fusion.kappa}"
 
-    labels = {
-        name: entry[name] for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs", "corpus_docs")
-    }
+
+def _log(
+    log: "SweepLog", cell: Cell, entry: dict[str, Any], draws: list, files: list[Path], started_ms: int
+) -> str | None:
+    from desa_ray.tracking.entries import CellRun
+
+    names = {name: entry[name] for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")}
     numeric = {name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")}
     numeric["kappa"] = float(cell.config.fusion.kappa)
     fusion = cell.fused[0]
@@ -66,11 +109,14 @@ def _log(tracker: Any, cell: Cell, entry: dict[str, Any], draws: list, files: li
         "environment_sha256": made["environment"],
     }
     run = CellRun(
-        name=f"{entry['dataset']}/{entry['method']}/k{entry['kappa']}",
-        params=labels | flat(result_config(cell)),
+        cell=cell_digest(cell),
+        name=_name(cell),
+        params=names | {"corpus_docs": entry["corpus_docs"]} | flat(result_config(cell)),
         metrics={**entry["metrics"], **numeric},
         per_draw=draws if len(draws) > 1 else [],
         tags=tags,
         artifacts=files,
+        started_ms=started_ms,
+        ended_ms=now_ms(),
     )
-    return tracker.log(cell.config.tracking.experiment, run)
+    return log.cell(run)

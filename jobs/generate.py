@@ -22,8 +22,9 @@ from desa_ray.pipeline.graph import Builder
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 from jobs.app import hydra_app, output_folder
-from jobs.cells import LazyExecutor, open_store
+from jobs.cells import open_store
 from jobs.console import ConsoleProgress, note
+from jobs.lazy_executor import LazyExecutor
 from jobs.outputs import write_lines
 from jobs.settings import home, order_of
 

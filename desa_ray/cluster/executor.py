@@ -7,9 +7,10 @@ is harmless. What stops a run: an error of the shard's own (bad data, a corrupt 
 or outlasted its actor `max_failures` times, by name.
 """
 
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,8 @@ from desa_ray.pipeline.stage import Pool, Task
 POLL_S = 0.2
 RESTART_PAUSE_S = 1.0
 START_TIMEOUT_S = 600.0
+GROW_EVERY_S = 2.0
+LANES = 4  # stages side by side; each costs the driver a waiting thread
 
 
 class _Actor(CountingWorker):
@@ -45,28 +48,91 @@ class _Member:
 
 @dataclass
 class _Pool:
+    """Actors of one kind. `busy` while a stage has them."""
+
     spec: Pool
     members: list[_Member] = field(default_factory=list)
+    busy: bool = False
+
+    @property
+    def held(self) -> int:
+        """Workers it takes room for: a pool that was admitted has room for one."""
+        return max(len(self.members), int(self.busy))
+
+
+class Stopped(Exception):
+    """Our own signal that the run is on its way out."""
 
 
 class RayExecutor:
     """Maps tasks over actor pools of one Ray session; pools stay until room is needed for another."""
 
+    lanes = LANES
+
     def __init__(self, store_root: str, config: ClusterConfig):
         self.store_root, self.config = store_root, config
         self.pools: dict[str, _Pool] = {}
+        self._lock = threading.Lock()  # guards the books of the pools
+        self._stopping = threading.Event()
+        self._keep: Set[str] = frozenset()
+
+    def rank(self, pool: Pool) -> tuple[int, int]:
+        """Pools that are up before others, then small ones: a large one grows into the room that is left."""
+        with self._lock:
+            return (1 if pool.name in self.pools else 2, pool.size or 1 << 20)
+
+    def admit(self, pool: Pool, keep: Set[str]) -> bool:
+        """Reserve room for one worker at least; idle pools named in `keep` are not ended for it."""
+        most = room(pool)
+        with self._lock:
+            own = self.pools.get(pool.name)
+            if own is None or not own.members:
+                if not self._fits(pool, 1, most, lambda other: other.busy or other.spec.name in keep):
+                    return False
+                own = own or _Pool(pool)
+            self.pools[pool.name] = own
+            own.busy = True
+            self._keep = keep
+        return True
+
+    def release(self, pool: Pool) -> None:
+        with self._lock:
+            own = self.pools.get(pool.name)
+            if own is not None:
+                own.busy = False
+                if not own.members:
+                    del self.pools[pool.name]
+
+    def stop(self) -> None:
+        self._stopping.set()
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
-        members = self._pool(pool, len(tasks)).members
+        pending: dict[Any, _Member] = {}
+        try:
+            self._supervise(pool, tasks, done, pending)
+        except BaseException:
+            self._drop(pool, [member for member in pending.values() if member.task is not None])
+            raise
+
+    def _supervise(
+        self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None], pending: dict[Any, _Member]
+    ) -> None:
+        """Hand out the tasks until all are done; `pending` holds what each member was last asked."""
+        members = self._members(pool, len(tasks))
         waiting = deque(tasks)
         failures: Counter[int] = Counter()
-        pending: dict[Any, _Member] = {}
-        last_up = time.monotonic()
+        last_up = grown = time.monotonic()
         for member in members:
             if not member.up:
                 pending[member.handle.ready.remote()] = member
         while waiting or any(member.task for member in pending.values()):
+            if self._stopping.is_set():
+                raise Stopped
             now = time.monotonic()
+            if waiting and now - grown > GROW_EVERY_S:
+                grown = now
+                for member in self._grow(pool, len(waiting) + len(members)):
+                    pending[member.handle.ready.remote()] = member
             for member in members:
                 # A task goes to a process that runs: one sent to an actor without a place would wait for it.
                 if waiting and member.up and member.task is None:
@@ -99,6 +165,15 @@ class RayExecutor:
                     mend="free resources on the cluster, then rerun",
                 )
 
+    def _drop(self, spec: Pool, members: Sequence[_Member]) -> None:
+        """End members that are still at a shard of a stage that failed: the next stage gets fresh ones."""
+        with self._lock:
+            own = self.pools.get(spec.name)
+            for member in members:
+                ray.kill(member.handle)
+                if own is not None:
+                    own.members.remove(member)
+
     def _hand_back(self, task: Task, failures: int, waiting: deque[Task], error: RayError) -> None:
         """Queue a lost shard again, or stop where it failed too often."""
         pool = task.stage.work.pool
@@ -121,41 +196,58 @@ class RayExecutor:
                 ray.kill(member.handle, no_restart=False)
                 member.since = now
 
-    def _pool(self, spec: Pool, tasks: int) -> _Pool:
-        """The pool, started if need be, with no more actors than there are tasks."""
-        pool = self.pools.pop(spec.name, None) or _Pool(spec)
-        wanted = self.workers_for(spec, tasks)
-        self._make_room(spec, max(wanted, len(pool.members)))
-        self.pools[spec.name] = pool  # most recently used last
-        actor = ray.remote(_Actor)
-        while len(pool.members) < wanted:
-            handle = actor.options(
-                num_cpus=spec.cpus,
-                num_gpus=spec.gpus,
-                max_restarts=-1,
-                max_task_retries=0,  # the supervisor hands shards out again itself, and counts
-            ).remote(spec, self.store_root)
-            pool.members.append(_Member(handle))
-        return pool
+    def _members(self, spec: Pool, tasks: int) -> list[_Member]:
+        """The pool's actors, started if need be, no more than there are tasks."""
+        self._grow(spec, tasks)
+        with self._lock:
+            return self.pools[spec.name].members
+
+    def _grow(self, spec: Pool, tasks: int) -> list[_Member]:
+        """Start as many more workers as the tasks, the pool's size and the room allow; returns those started.
+
+        Idle pools are ended for them, least recently used first; those that a ready stage wants only for the first
+        worker. Counted from our own books: Ray's figure of what is free lags behind actors that are still being placed.
+        """
+        most = room(spec)
+        with self._lock:
+            pool = self.pools.pop(spec.name, None) or _Pool(spec)
+            self.pools[spec.name] = pool  # most recently used last
+            wanted = self.workers_for(spec, tasks)
+            while wanted > max(1, len(pool.members)):
+                if self._fits(spec, wanted, most, lambda other: other.busy or other.spec.name in self._keep):
+                    break
+                wanted -= 1
+            for other in list(self.pools.values()):
+                if self._fits(spec, wanted, most, lambda _: True):
+                    break
+                if not other.busy and other is not pool and other.members:
+                    self._end(self.pools.pop(other.spec.name))
+            actor = ray.remote(_Actor)
+            fresh = []
+            while len(pool.members) < wanted:
+                handle = actor.options(
+                    num_cpus=spec.cpus,
+                    num_gpus=spec.gpus,
+                    max_restarts=-1,
+                    max_task_retries=0,  # the supervisor hands shards out again itself, and counts
+                ).remote(spec, self.store_root)
+                fresh.append(_Member(handle))
+                pool.members.append(fresh[-1])
+            return fresh
 
     def workers_for(self, pool: Pool, tasks: int) -> int:
         held = room(pool)
         return max(1, min(pool.size or held, tasks, held))
 
-    def _make_room(self, spec: Pool, wanted: int) -> None:
-        """End the other pools, least recently used first, until `wanted` workers fit beside those that stay.
-
-        Counted from our own books: Ray's figure of what is free lags behind actors that are still being placed.
-        """
+    def _fits(self, spec: Pool, wanted: int, most: int, stays: Callable[[_Pool], bool]) -> bool:
+        """Whether `wanted` workers fit beside the other pools that stay."""
+        if wanted > most:
+            return False
         total = ray.cluster_resources()
-        for name in list(self.pools):
-            used = [
-                (len(pool.members) * pool.spec.cpus, len(pool.members) * pool.spec.gpus) for pool in self.pools.values()
-            ]
-            cpus, gpus = sum(own for own, _ in used), sum(own for _, own in used)
-            if cpus + wanted * spec.cpus <= total.get("CPU", 0) and gpus + wanted * spec.gpus <= total.get("GPU", 0):
-                return
-            self._end(self.pools.pop(name))
+        others = [pool for name, pool in self.pools.items() if name != spec.name and stays(pool)]
+        cpus = sum(pool.held * pool.spec.cpus for pool in others) + wanted * spec.cpus
+        gpus = sum(pool.held * pool.spec.gpus for pool in others) + wanted * spec.gpus
+        return cpus <= total.get("CPU", 0) and gpus <= total.get("GPU", 0)
 
     @staticmethod
     def _end(pool: _Pool) -> None:

@@ -71,20 +71,25 @@ def missing(store: Store, targets: Sequence[Stage]) -> list[Stage]:
     return list(needed.values())
 
 
+def ready(remaining: Mapping[str, Stage]) -> list[Stage]:
+    """Those of the remaining stages (by key) that wait for none of the others."""
+    return [
+        stage
+        for stage in remaining.values()
+        if not any(source.key.digest in remaining for source in stage.inputs.values())
+    ]
+
+
 def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
     """The stages, inputs before users, in an order that seldom changes pools (each change loads a model anew)."""
     remaining = {stage.key.digest: stage for stage in todo}
     current: str | None = None
     while remaining:
-        ready = [
-            stage
-            for stage in remaining.values()
-            if not any(source.key.digest in remaining for source in stage.inputs.values())
-        ]
-        pools = [stage.work.pool.name if stage.work.pool else None for stage in ready]
+        choices = ready(remaining)
+        pools = [stage.work.pool.name if stage.work.pool else None for stage in choices]
         # Work without a pool first: it is cheap and others wait for it. Then the pool at hand, then the first one.
         choice = next((name for name in (None, current) if name in pools), pools[0])
-        stage = ready[pools.index(choice)]
+        stage = choices[pools.index(choice)]
         current = choice or current
         del remaining[stage.key.digest]
         yield stage
@@ -98,14 +103,16 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
         progress.begin(stage, 1, 1)
         progress.end(stage, 0.0)
         return
-    if artifact.exists():  # whole, but built from other inputs
-        artifact.discard()
     sources = {role: source.artifact(store).manifest() for role, source in stage.inputs.items()}
     contents = {role: manifest["content"] for role, manifest in sources.items()}
-    layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
-    if layout["inputs"] != contents:  # half built from other inputs
-        artifact.discard()
+    with store.exclusive(stage.key):  # two runs that find it out of date must not discard each other's new parts
+        artifact = stage.artifact(store)
+        if artifact.exists() and not present(store, stage):  # whole, but built from other inputs
+            artifact.discard()
         layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
+        if layout["inputs"] != contents:  # half built from other inputs
+            artifact.discard()
+            layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
     shards = stage.work.shards(layout)
     open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
     progress.begin(stage, len(shards), len(shards) - len(open_shards))

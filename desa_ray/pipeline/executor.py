@@ -5,7 +5,7 @@ place to debug. Engines that must not share a process (the JVM) get a spawned ch
 """
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
@@ -31,6 +31,27 @@ class Worker:
 class Executor(Protocol):
     """Runs tasks on the workers of a pool; returns when all are done or raises the first lasting failure."""
 
+    @property
+    def lanes(self) -> int:
+        """How many stages may run side by side; with more than one, `map` is called from several threads."""
+        ...
+
+    def rank(self, pool: Pool) -> tuple[int, int]:
+        """Where a ready stage of this pool stands among others: lower starts first."""
+        ...
+
+    def admit(self, pool: Pool, keep: Set[str]) -> bool:
+        """Reserve the pool for one stage if a worker fits beside the pools at work and those named in `keep`."""
+        ...
+
+    def release(self, pool: Pool) -> None:
+        """The stage that had the pool is over."""
+        ...
+
+    def stop(self) -> None:
+        """Make every `map` that runs raise as soon as it looks; for the way out after an interrupt."""
+        ...
+
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None: ...
 
     def workers_for(self, pool: Pool, tasks: int) -> int:
@@ -43,10 +64,22 @@ class Executor(Protocol):
 class SerialExecutor:
     """One shard after another in this process (isolated pools: in one child process each)."""
 
+    lanes = 1
+
     def __init__(self, store_root: str):
         self.store_root = store_root
         self.workers: dict[str, Worker] = {}
         self.children: dict[str, ProcessPoolExecutor] = {}
+
+    def rank(self, pool: Pool) -> tuple[int, int]:
+        return (1, 0)
+
+    def admit(self, pool: Pool, keep: Set[str]) -> bool:
+        return True
+
+    def release(self, pool: Pool) -> None: ...
+
+    def stop(self) -> None: ...
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
         for task in tasks:

@@ -8,11 +8,13 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+from filelock import FileLock
 
 from desa_ray.errors import CorruptArtifact, DesaError, Problems, listed
 from desa_ray.store.catalog import Entry, entries, entry, manifests
@@ -51,6 +53,20 @@ class Store:
             self.files.delete(probe)
         mend = "use a server that honours conditional puts (If-None-Match: *), or a shared folder"
         raise DesaError("a second writer overwrites what the first wrote", where=self.files.shown, mend=mend)
+
+    @contextmanager
+    def exclusive(self, key: Key) -> Iterator[None]:
+        """One process of a local file system at a time decides what is out of date and fixes the layout of this key.
+
+        An object store has no such lock; there, runs at once are safe as long as none finds a stage out of date.
+        """
+        if self.files.local is None:
+            yield
+            return
+        folder = self.files.local / ".locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f"{key.stage}-{key.short}"):
+            yield
 
     def find(self, stage: str, digest: str) -> Entry | None:
         """The artifact of this stage whose key has this digest, or None."""

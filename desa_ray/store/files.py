@@ -77,6 +77,11 @@ class Files:
     def __reduce__(self):
         return (Files, (self.root,))
 
+    @property
+    def local(self) -> Path | None:
+        """The root as a local folder, None elsewhere."""
+        return Path(self._base) if self._local else None
+
     def where(self, name: str) -> str:
         """The place of `name` as errors show it."""
         return f"{self.shown}/{name}"

@@ -1,0 +1,100 @@
+"""What is logged, as plain documents: each can be written to disk first and sent later, once or twice alike.
+
+A sweep logs `begin`, a `cell` for each finished or failed cell, `metrics` (what the machine did) and `end`. Documents
+hold their own times, so that a late delivery shows when things happened, and a second delivery of one adds nothing.
+Values that MLflow would cut or choke on (long params, non-finite metrics) are refused or left out by name, never
+silently changed.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from desa_ray.errors import DesaError
+
+PARAM_LIMIT, TAG_LIMIT = 6000, 8000
+
+# Tags that say what a run is; they find it again when a sweep is resumed or a document is sent twice.
+SWEEP, CELL, ATTEMPT, ERROR = "desa.sweep", "desa.cell", "desa.attempt", "desa.error"
+PARENT = "mlflow.parentRunId"
+RECORDS = "sha256.records.parquet"
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """Everything one cell logs. `metrics` may hold None (no value); `per_draw` gets a `/drawN` suffix.
+
+    Attributes:
+        cell: hex digest of what the cell is (its settings and stages), the same in every attempt.
+        started_ms, ended_ms: Unix time.
+        error: why the cell failed, None for a finished one.
+    """
+
+    cell: str
+    name: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float | None]
+    per_draw: Sequence[Mapping[str, float | None]]
+    tags: Mapping[str, str]
+    artifacts: Sequence[Path]
+    started_ms: int
+    ended_ms: int
+    error: str | None = None
+
+
+def cell_document(run: CellRun) -> dict[str, Any]:
+    """The cell as a plain document, its artifacts by name; raises DesaError where MLflow could not hold a value."""
+    named = dict(run.metrics)
+    for draw, values in enumerate(run.per_draw):
+        named |= {f"{name}/draw{draw}": value for name, value in values.items()}
+    # A metric without a finite value breaks MLflow's run page: it is absent there, and null in summary.json.
+    finite = {name: float(value) for name, value in named.items() if value is not None and math.isfinite(value)}
+    error = {} if run.error is None else {ERROR: shortened(run.error)}
+    return {
+        "kind": "cell",
+        "cell": run.cell,
+        "name": run.name,
+        "status": "FINISHED" if run.error is None else "FAILED",
+        "params": params(run.params),
+        "metrics": {spelled(name): value for name, value in finite.items()},
+        "tags": tags({**run.tags, **error}),
+        "artifacts": [path.name for path in run.artifacts],
+        "started_ms": run.started_ms,
+        "ended_ms": run.ended_ms,
+    }
+
+
+def params(values: Mapping[str, Any]) -> dict[str, str]:
+    """Params as MLflow holds them; raises DesaError for one that it would cut."""
+    found = {}
+    for name, value in values.items():
+        text = str(value)
+        if len(text) > PARAM_LIMIT:
+            raise DesaError(
+                f"a value of {len(text)} characters does not fit an MLflow param ({PARAM_LIMIT})",
+                where=name,
+                mend="shorten it or switch tracking off",
+            )
+        found[spelled(name)] = text
+    return found
+
+
+def tags(values: Mapping[str, str]) -> dict[str, str]:
+    """Tags as MLflow holds them; raises DesaError for one that it would cut."""
+    for name, value in values.items():
+        if len(value) > TAG_LIMIT:
+            raise DesaError(f"a tag of {len(value)} characters does not fit MLflow", where=name, mend="shorten it")
+    return {spelled(name): value for name, value in values.items()}
+
+
+def shortened(text: str) -> str:
+    """An error message as a tag; the cut is visible, and summary.json has all of it."""
+    return text if len(text) <= TAG_LIMIT else f"{text[: TAG_LIMIT - 6]} [...]"
+
+
+def spelled(name: str) -> str:
+    """MLflow allows letters, digits and `_ - . / : space` in names."""
+    return re.sub(r"[^\w\-./: ]", "_", name, flags=re.ASCII)

@@ -1,0 +1,217 @@
+"""A log that survives its server: every document goes to disk first and is sent from there, in order.
+
+<outbox>/<address12>/<sweep12>-<attempt>/target.json     where it goes: address, experiment, sweep, attempt
+                                         00003/          the artifacts of document 3
+                                         00003.json      document 3, written after them
+                                         lock            held by the sweep while it lives
+
+A document is removed once MLflow has all of it; sending is repeatable (`delivery.py`), so a process killed between
+the two loses and doubles nothing. A folder whose lock is free belongs to a sweep that is dead or done: the next run,
+`desa sync` or the sweep's own watchdog sends what it holds, and marks its runs KILLED where it never said `end`.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from mlflow.exceptions import MlflowException
+
+from desa_ray.errors import DesaError
+from desa_ray.tracking.delivery import Delivery
+from desa_ray.tracking.runs import Tracker, tracker_lock
+
+RETRY_S = 30.0
+ENTRY = "{:05d}.json"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a sweep's documents go. `artifacts` is the folder for artifacts of sqlite stores."""
+
+    uri: str
+    artifacts: str
+    experiment: str
+    sweep: str
+    attempt: str
+
+
+class Outbox:
+    """The documents of one sweep on their way to MLflow."""
+
+    def __init__(self, folder: Path, target: Target):
+        self.folder, self.target = folder, target
+        self.number = 0
+        self.delivery: Delivery | None = None
+        self.trouble: str | None = None
+        self.quiet_until = 0.0
+        self.lock = FileLock(folder / "lock")
+
+    @classmethod
+    def create(cls, root: Path, target: Target) -> "Outbox":
+        """A new outbox below `root`, locked by this process."""
+        folder = address_folder(root, target.uri) / f"{target.sweep[:12]}-{target.attempt}"
+        folder.mkdir(parents=True)
+        outbox = cls(folder, target)
+        outbox.lock.acquire(blocking=False)
+        _write(folder / "target.json", asdict(target))
+        return outbox
+
+    def put(self, document: Mapping[str, Any], artifacts: Sequence[Path] = ()) -> int:
+        """Write a document and copies of its artifacts; returns its number. From here on it cannot be lost."""
+        number, self.number = self.number, self.number + 1
+        if artifacts:
+            place = self.folder / f"{number:05d}"
+            place.mkdir()
+            for path in artifacts:
+                shutil.copyfile(path, place / path.name)
+        _write(self.folder / ENTRY.format(number), document)
+        return number
+
+    def waiting(self) -> list[int]:
+        """Numbers of the documents that are not sent yet, in order."""
+        return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.json"))
+
+    def send(self, connect: Callable[[], Tracker], *, now: bool = False) -> dict[int, str]:
+        """Send what waits, in order, until something fails; returns the run id of each document sent.
+
+        After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed last.
+
+        Raises:
+            DesaError: MLflow refuses a document for what it holds. It is kept beside the others as `.refused`.
+        """
+        sent: dict[int, str] = {}
+        if not now and time.monotonic() < self.quiet_until:
+            return sent
+        for number in self.waiting():
+            document = json.loads((self.folder / ENTRY.format(number)).read_text(encoding="utf-8"))
+            try:
+                with tracker_lock(self.target.uri, Path(self.target.artifacts)):
+                    if self.delivery is None:
+                        target = self.target
+                        self.delivery = Delivery(connect(), target.experiment, target.sweep, target.attempt)
+                    sent[number] = self.delivery.send(document, self.folder / f"{number:05d}")
+            except Exception as error:
+                # Whatever it is, the document is safe on disk; only a refusal of its content is final.
+                self.delivery = None
+                if _refused(error):
+                    (self.folder / ENTRY.format(number)).rename(self.folder / f"{number:05d}.refused")
+                    raise DesaError(
+                        f"MLflow refuses it: {_first(error)}", where=f"log of {document.get('name', document['kind'])}"
+                    ) from error
+                self.trouble = _first(error)
+                self.quiet_until = time.monotonic() + RETRY_S
+                return sent
+            self.trouble = None
+            self._remove(number)
+        return sent
+
+    def ended(self) -> bool:
+        """Whether the sweep said `end`; only a dead sweep did not."""
+        return (self.folder / "ended").exists()
+
+    def say_ended(self) -> None:
+        (self.folder / "ended").touch()
+
+    def close(self) -> None:
+        """Let go; an outbox of an ended sweep from which everything was sent is removed."""
+        if self.ended() and not self.waiting() and not any(self.folder.glob("*.refused")):
+            shutil.rmtree(self.folder)
+            with suppress(OSError):  # others have theirs there
+                self.folder.parent.rmdir()
+        self.lock.release()
+
+    def _remove(self, number: int) -> None:
+        (self.folder / ENTRY.format(number)).unlink()
+        shutil.rmtree(self.folder / f"{number:05d}", ignore_errors=True)
+
+
+def address_folder(root: Path, uri: str) -> Path:
+    """The folder of a tracking store's outboxes."""
+    return root / hashlib.sha256(uri.encode()).hexdigest()[:12]
+
+
+def left_behind(root: Path, uri: str | None = None) -> Iterator[Outbox]:
+    """The outboxes of dead or ended sweeps, oldest first, each locked while it is looked at."""
+    found = root.glob("*/*/target.json") if uri is None else address_folder(root, uri).glob("*/target.json")
+    for path in sorted(found, key=lambda path: path.stat().st_mtime_ns):
+        with _taken(path.parent) as outbox:
+            if outbox is not None:
+                yield outbox
+
+
+def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
+    """Send all of a left-behind outbox, and mark what it left RUNNING as KILLED; True when nothing waits any more."""
+    outbox.send(connect, now=True)
+    if outbox.waiting():
+        return False
+    if not outbox.ended():
+        try:
+            with tracker_lock(outbox.target.uri, Path(outbox.target.artifacts)):
+                target = outbox.target
+                Delivery(connect(), target.experiment, target.sweep, target.attempt).kill()
+        except Exception as error:  # as in `send`
+            outbox.trouble = _first(error)
+            return False
+        outbox.say_ended()
+    return True
+
+
+def finish(folder: Path) -> None:
+    """What is left to do for a sweep that died: see `replay`. Does nothing while the sweep lives."""
+    with _taken(folder) as outbox:
+        if outbox is not None:
+            target = outbox.target
+            replay(outbox, lambda: Tracker(target.uri, Path(target.artifacts)))
+
+
+@contextmanager
+def _taken(folder: Path) -> Iterator[Outbox | None]:
+    """The outbox in a folder if its lock is free and it is still there, else None."""
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(blocking=False)
+    except (Timeout, OSError):
+        yield None
+        return
+    try:
+        fields = json.loads((folder / "target.json").read_text(encoding="utf-8"))
+    except OSError:  # removed in between
+        lock.release()
+        yield None
+        return
+    outbox = Outbox(folder, Target(**fields))
+    outbox.lock = lock
+    try:
+        yield outbox
+    finally:
+        outbox.close()
+
+
+def _write(path: Path, value: Any) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as stream:
+        json.dump(value, stream, ensure_ascii=False, allow_nan=False)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
+
+
+def _refused(error: Exception) -> bool:
+    """Whether the server answered that the content is wrong; anything else may be better later."""
+    if not isinstance(error, MlflowException):
+        return False
+    status = error.get_http_status_code()
+    return 400 <= status < 500 and status not in (401, 403, 404, 408, 409, 429)
+
+
+def _first(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,142 @@
+"""The log of one sweep: a parent run, a child a cell, what the machine did meanwhile; safe against any death.
+
+The sweep's identity is what it computes, so the same sweep started again goes on in its own parent. Everything passes
+through the outbox: with the server away the sweep runs on, and what waits is sent later.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from desa_ray.tracking.entries import CellRun, cell_document, params, shortened, tags
+from desa_ray.tracking.outbox import Outbox, Target, left_behind, replay
+from desa_ray.tracking.runs import Tracker, tracker_lock
+from desa_ray.tracking.system import SystemSampler
+from desa_ray.tracking.watchdog import Watchdog
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """What a sweep is.
+
+    Attributes:
+        sweep: hex digest over its cells; the same command gives the same one.
+        name: the parent's name.
+        parent: whether there is a parent run; a single run has none.
+    """
+
+    experiment: str
+    sweep: str
+    name: str
+    parent: bool
+    params: Mapping[str, Any]
+    tags: Mapping[str, str]
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return int(time.time() * 1000)
+
+
+class SweepLog:
+    """Logs one sweep; made before any work, so that a wrong address stops it at once.
+
+    Args:
+        run: what is logged.
+        uri: address of the tracking store.
+        home: folder of the outbox and, for sqlite stores, of the artifacts.
+        offline: send nothing now.
+        sample_s: seconds between two samples of the machine's load; 0 for none.
+
+    Raises:
+        DesaError: there is no such tracking store (unless `offline`), or a value that MLflow could not hold.
+    """
+
+    def __init__(self, run: SweepRun, *, uri: str, home: Path, offline: bool = False, sample_s: float = 10.0):
+        self.run, self.offline = run, offline
+        self.runs: dict[str, str] = {}
+        artifacts = home / "mlartifacts"
+        home.mkdir(parents=True, exist_ok=True)
+        self._connect: Callable[[], Tracker] = lambda: Tracker(uri, artifacts)
+        root = home / "outbox"
+        if not offline:
+            with tracker_lock(uri, artifacts):
+                self._connect().experiment(run.experiment)
+            for box in left_behind(root, uri):
+                replay(box, self._connect)
+        attempt = uuid4().hex[:12]
+        target = Target(uri, str(artifacts), run.experiment, run.sweep, attempt)
+        self.outbox = Outbox.create(root, target)
+        self._cells: dict[int, str] = {}
+        self.watchdog = Watchdog(self.outbox.folder) if run.parent else None
+        self.sampler = SystemSampler(sample_s) if run.parent and sample_s else None
+        if run.parent:
+            self.outbox.put(
+                {
+                    "kind": "begin",
+                    "name": run.name,
+                    "params": params(run.params),
+                    "tags": tags({**run.tags, "desa.host": socket.gethostname(), "desa.pid": str(os.getpid())}),
+                    "started_ms": now_ms(),
+                }
+            )
+            self._send()
+
+    def cell(self, cell: CellRun) -> str | None:
+        """Log a cell; returns its run's id, None while it waits to be sent.
+
+        Raises:
+            DesaError: MLflow cannot hold a value of it.
+        """
+        document = {**cell_document(cell), "child": self.run.parent}
+        number = self.outbox.put(document, cell.artifacts)
+        self._cells[number] = cell.cell
+        self._sample()
+        self._send()
+        return self.runs.get(cell.cell)
+
+    def end(self, status: str, metrics: Mapping[str, float], errors: Sequence[str], artifacts: Sequence[Path]) -> None:
+        """Close the sweep as FINISHED, FAILED or KILLED; what cannot be sent now stays in the outbox."""
+        try:
+            if self.sampler:
+                self.sampler.stop()
+            if self.run.parent:
+                self._sample()
+                self.outbox.put(
+                    {
+                        "kind": "end",
+                        "status": status,
+                        "metrics": dict(metrics),
+                        "tags": tags({"desa.errors": shortened("\n".join(errors))} if errors else {}),
+                        "artifacts": [path.name for path in artifacts],
+                        "ended_ms": now_ms(),
+                    },
+                    artifacts,
+                )
+            self.outbox.say_ended()
+            self._send(now=True)
+        finally:
+            self.outbox.close()
+            if self.watchdog:
+                self.watchdog.dismiss()
+
+    @property
+    def unsent(self) -> int:
+        """Documents that wait in the outbox."""
+        return len(self.outbox.waiting())
+
+    def _sample(self) -> None:
+        if self.sampler and (taken := self.sampler.take()):
+            self.outbox.put({"kind": "metrics", "metrics": taken})
+
+    def _send(self, *, now: bool = False) -> None:
+        if self.offline:
+            return
+        for number, run_id in self.outbox.send(self._connect, now=now).items():
+            if number in self._cells:
+                self.runs[self._cells[number]] = run_id

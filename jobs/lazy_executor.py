@@ -1,0 +1,73 @@
+"""The executor a configuration asks for, started at the first task: a plan of hits starts neither Ray nor engines."""
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import ExitStack
+
+from desa_ray.config import RunConfig
+from desa_ray.pipeline.executor import Executor, SerialExecutor
+from desa_ray.pipeline.stage import Pool, Stage, Task
+from desa_ray.store.artifacts import Store
+from jobs.settings import home
+
+
+class LazyExecutor:
+    """Passes everything on to an executor that it starts when it is first needed; ends it with `stack`."""
+
+    def __init__(self, config: RunConfig, store: Store, stack: ExitStack):
+        self.config, self.store, self.stack = config.cluster, store, stack
+        self._executor: Executor | None = None
+
+    @property
+    def executor(self) -> Executor:
+        if self._executor is None:
+            self._executor = self._start()
+        return self._executor
+
+    @property
+    def lanes(self) -> int:
+        """One where nothing runs beside the driver; a session need not be up to know that."""
+        return 1 if self.config.kind == "serial" else self.executor.lanes
+
+    def require(self, configs: Iterable[RunConfig], todo: Sequence[Stage]) -> None:
+        """Join a running cluster now, and refuse it where a node lacks what they need, or none holds a worker."""
+        if self.config.kind == "existing" and self._executor is None:
+            from desa_ray.cluster.preflight import check_nodes, needs_of
+            from desa_ray.cluster.resources import check_pools
+
+            self._executor = self._start()
+            check_pools([stage.work.pool for stage in todo if stage.work.pool is not None])
+            check_nodes(needs_of(configs, home=home(), store_root=self.store.files.root))
+
+    def rank(self, pool: Pool) -> tuple[int, int]:
+        return self.executor.rank(pool)
+
+    def admit(self, pool: Pool, keep: Set[str]) -> bool:
+        return self.executor.admit(pool, keep)
+
+    def release(self, pool: Pool) -> None:
+        self.executor.release(pool)
+
+    def stop(self) -> None:
+        if self._executor is not None:
+            self._executor.stop()
+
+    def workers_for(self, pool: Pool, tasks: int) -> int:
+        return self.executor.workers_for(pool, tasks)
+
+    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+        self.executor.map(pool, tasks, done)
+
+    def _start(self) -> Executor:
+        if self.config.kind == "serial":
+            executor: Executor = SerialExecutor(self.store.files.root)
+        else:
+            from desa_ray.cluster.executor import RayExecutor
+            from desa_ray.cluster.session import session
+
+            self.stack.enter_context(session(self.config))
+            executor = RayExecutor(self.store.files.root, self.config)
+        self.stack.callback(executor.close)
+        return executor
+
+    def close(self) -> None:
+        self.stack.close()

@@ -1,0 +1,76 @@
+"""Opens and closes a sweep's log in MLflow, around whatever happens to the sweep."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from desa_ray.config import RunConfig
+from desa_ray.errors import Problems
+from desa_ray.pipeline.graph import Cell
+from desa_ray.pipeline.provenance import provenance
+from desa_ray.pipeline.records import labels
+from desa_ray.types import sha256_json
+from jobs.console import note
+from jobs.finishing import cell_digest
+from jobs.outputs import write_json
+from jobs.settings import home, tracking_uri
+
+if TYPE_CHECKING:
+    from desa_ray.tracking.sweeps import SweepLog
+
+SHOWN = 50
+
+
+@contextmanager
+def logged(config: RunConfig, cells: Sequence[Cell], summary: Path | None) -> "Iterator[SweepLog | None]":
+    """The sweep's log, ended as FINISHED, FAILED (a cell failed) or KILLED (interrupted); None without tracking."""
+    if not config.tracking.enabled:
+        yield None
+        return
+    from desa_ray.tracking.sweeps import SweepLog
+
+    uri = tracking_uri(config.tracking)
+    offline, sample_s = config.tracking.offline, config.tracking.system_metrics_s
+    log = SweepLog(
+        sweep_run(config, cells, parent=summary is not None), uri=uri, home=home(), offline=offline, sample_s=sample_s
+    )
+    write_json(home() / "last_tracking.json", {"uri": uri})
+    status, errors = "KILLED", []
+    try:
+        yield log
+        status = "FINISHED"
+    except Exception as error:
+        status = "FAILED"
+        errors = [str(problem) for problem in (error.problems if isinstance(error, Problems) else [error])]
+        raise
+    finally:
+        metrics = {"cells": float(len(cells)), "cells_failed": float(len(errors))}
+        files = [summary] if summary is not None and summary.exists() else []
+        log.end(status, metrics, errors, files)
+        if log.unsent and not offline:
+            note(f"{log.unsent} log entries could not be sent to {uri}: {log.outbox.trouble}")
+        if log.unsent:
+            note(f"{log.unsent} log entries wait in {log.outbox.folder}: `desa sync` or the next run sends them")
+
+
+def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
+    """What the sweep is: the same cells in the same experiment are the same sweep."""
+    from desa_ray.tracking.sweeps import SweepRun
+
+    experiment = config.tracking.experiment
+    digest = sha256_json([experiment, parent, sorted({cell_digest(cell) for cell in cells})])
+    named = [labels(cell) for cell in cells]
+    values = {name: list(dict.fromkeys(str(own[name]) for own in named if own[name] is not None)) for name in named[0]}
+    varying = [name for name, found in values.items() if len(found) > 1]
+    made = provenance()
+    return SweepRun(
+        experiment=experiment,
+        sweep=digest,
+        name=f"sweep {'/'.join(values['dataset'])} over {', '.join(varying) or 'one cell'}",
+        parent=parent,
+        params={
+            name: ", ".join(found) if len(found) <= SHOWN else f"{len(found)} values" for name, found in values.items()
+        },
+        tags={"commit": str(made["commit"]), "dirty": str(made["dirty"]), "environment_sha256": made["environment"]},
+    )
