@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from rich.console import Console
 
@@ -21,6 +22,7 @@ from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
+from desa_ray.store.leases import Lease
 from jobs.console import ConsoleProgress, cells_table, note
 from jobs.finishing import finish_cell, log_failure, noticed, now_ms
 from jobs.lazy_executor import LazyExecutor
@@ -66,7 +68,8 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
     store = open_store(first)
     cells = plan(store, orders)
     todo = missing(store, [target for cell in cells for target in cell.targets])
-    with logged(first, cells, summary) as log:
+    lease = Lease.acquire(store.files, f"run-{uuid4().hex[:12]}", used(cells))  # cleaning up leaves these alone
+    with lease, logged(first, cells, summary) as log:
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)
         note(f"{len(cells)} cells, {len(todo)} stages to compute")
@@ -89,6 +92,11 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
             Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))
         sweep.raise_failures()
     return shown
+
+
+def used(cells: Sequence[Cell]) -> list[str]:
+    """Digests of the keys of everything the cells read or make."""
+    return [stage.key.digest for stage in ancestors([target for cell in cells for target in cell.targets])]
 
 
 class _Sweep:
