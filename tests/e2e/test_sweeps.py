@@ -101,7 +101,7 @@ def _damage_a_ranking(home: Path, operator: str) -> str:
     """Flip a bit in a stored ranking of this dense operator (its first draw); returns the damaged file's name."""
     for manifest in sorted((home / "store" / "ranking").glob("*/manifest.json")):
         if f'"operator":"{operator}"' in manifest.read_text().replace(" ", ""):
-            part = sorted(path for path in manifest.parent.glob("part-*") if path.suffix != ".json")[0]
+            part = sorted(path for path in manifest.parent.glob("*-*.*") if path.suffix != ".json")[0]
             data = bytearray(part.read_bytes())
             data[len(data) // 2] ^= 1
             part.chmod(0o644)
