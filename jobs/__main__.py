@@ -9,7 +9,7 @@ from pathlib import Path
 from desa_ray import __version__
 from desa_ray.errors import DesaError
 
-VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "fuse", "compare")
+VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "store", "fuse", "compare")
 
 
 def _first_line(verb: str) -> str:

@@ -68,7 +68,7 @@ def _table(store: Store, stages: dict[tuple[str, int], Stage], fresh: set[str]) 
         rows, fallbacks = counts["rows"], counts["fallbacks"]
         tokens = counts.get("completion_tokens")
         new = stage.key.digest in fresh
-        speed = f"{tokens / manifest['meta']['seconds']:.1f}" if tokens and new else "-"
+        speed = f"{tokens / manifest['meta']['seconds']:.1f}" if tokens and new and not counts.get("reused") else "-"
         valid = f"{(rows - fallbacks) / rows:.1%}" if rows else "-"
         shown = [counts.get("retries", "-"), fallbacks, tokens if tokens is not None else "-", speed]
         state = "computed" if new else "stored"

@@ -17,11 +17,11 @@ from desa_ray.engines.prompts import load_prompt
 from desa_ray.engines.recorded_generator import RecordedGenerations, read_recorded
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.stage import Finished, Shard, Stage, bounds, shards_of, stored_layout
-from desa_ray.store.artifacts import Store
+from desa_ray.store.artifacts import Artifact, Store
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
 
-PART = "part-{}.parquet"
+PART, KEPT = "part-{}.parquet", "kept.parquet"  # KEPT: records that were in the store already (reuse.py)
 
 
 @lru_cache(maxsize=4)
@@ -115,9 +115,19 @@ class Generations:
         ]
 
 
+def generation_shards(layout: Mapping[str, Any]) -> list[Shard]:
+    """The shards to generate; none where every record was in the store already."""
+    return [shard for shard in shards_of(layout, PART) if shard.stop > shard.start or not layout.get("kept")]
+
+
+def records_of(artifact: Artifact, layout: Mapping[str, Any]) -> pl.DataFrame:
+    """All records of a generation artifact, in query order."""
+    frames = [read_table(artifact, shard.parts[0], GENERATION_SCHEMA) for shard in generation_shards(layout)]
+    if layout.get("kept"):
+        return pl.concat([*frames, read_table(artifact, KEPT, GENERATION_SCHEMA)]).sort("query_id")
+    return pl.concat(frames)
+
+
 def read_generations(store: Store, stage: Stage) -> Generations:
     """All rows of a generation stage, in query order."""
-    artifact = stage.artifact(store)
-    shards = stage.work.shards(stored_layout(store, stage))
-    frames = [read_table(artifact, shard.parts[0], GENERATION_SCHEMA) for shard in shards]
-    return Generations(pl.concat(frames), stage.params["count"])
+    return Generations(records_of(stage.artifact(store), stored_layout(store, stage)), stage.params["count"])

@@ -1,7 +1,8 @@
 """Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon as it is done.
 
 A stored shard is the record: a resumed run reads it and never generates it again, also where another run (on a
-GPU without batch-invariant mode) would give other words.
+GPU without batch-invariant mode) would give other words. Records that other sets of queries brought into the store are
+taken over (reuse.py); the shards cover the queries that are left.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,9 @@ from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.live_generator import decoding, generate_records
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.pipeline.collection import read_rows
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
+from desa_ray.pipeline.generations import KEPT, generation_shards, records_of
+from desa_ray.pipeline.reuse import known_records
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, stored_layout
 from desa_ray.store.artifacts import Store
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
@@ -30,14 +33,26 @@ class LiveWork:
     generator: str
 
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        artifact = stage.artifact(store)
+        if stored := artifact.stored_layout():
+            return stored
         rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
-        return {"bounds": bounds(rows, self.shard_queries)}
+        known = known_records(store, stage)
+        if not known.height:
+            return {"bounds": bounds(rows, self.shard_queries)}
+        write_table(artifact, KEPT, known, GENERATION_SCHEMA)
+        kept = read_table(artifact, KEPT, GENERATION_SCHEMA).height  # another run's, where it was first
+        return {"bounds": bounds(rows - kept, self.shard_queries), "kept": kept}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        return shards_of(layout, "part-{}.parquet")
+        return generation_shards(layout)
 
     def run(self, engine: ChatEngine, store: Store, stage: Stage, shard: Shard) -> None:
-        queries = read_rows(store, stage.inputs["queries"], shard.start, shard.stop)
+        queries = read_rows(store, stage.inputs["queries"])
+        if stored_layout(store, stage).get("kept"):
+            kept = read_table(stage.artifact(store), KEPT, GENERATION_SCHEMA)["query_id"]
+            queries = queries.filter(~pl.col("id").is_in(kept.implode()))
+        queries = queries[shard.start : shard.stop]
         records = generate_records(
             engine,
             load_prompt(stage.params["prompt"]),
@@ -50,10 +65,10 @@ class LiveWork:
         write_table(stage.artifact(store), shard.parts[0], records, GENERATION_SCHEMA)
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        artifact = stage.artifact(store)
-        records = pl.concat(read_table(artifact, shard.parts[0], GENERATION_SCHEMA) for shard in self.shards(layout))
+        records = records_of(stage.artifact(store), layout)
         totals = records.select(pl.col("retries", "prompt_tokens", "completion_tokens").sum()).row(0, named=True)
         counts = {"rows": records.height, "fallbacks": int(records["fallback"].sum())}
+        counts["reused"] = layout.get("kept", 0)
         counts |= {name: int(total or 0) for name, total in totals.items()}
         made = records.select("model", "revision").unique().row(0, named=True) if records.height else {}
         meta = {"decoding": decoding(load_prompt(stage.params["prompt"])), "recording": {}, **made}

@@ -23,6 +23,7 @@ from desa_ray.pipeline.execute import present
 from desa_ray.pipeline.generations import RecordedWork
 from desa_ray.pipeline.live import LiveWork
 from desa_ray.pipeline.pools import generator_pool
+from desa_ray.pipeline.reuse import unknown_queries
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 
@@ -53,7 +54,7 @@ class TextSource:
                     found = stages[0].artifact(self.store).manifest()["meta"]["recording"]
                 else:
                     found = work.read(self.store, stages[0]).counts
-            elif not all(present(self.store, stage) for stage in stages):
+            elif any(not present(self.store, stage) and unknown_queries(self.store, stage) for stage in stages):
                 self._check_engine()
             for name, count in found.items():
                 counts[name] = counts.get(name, 0) + count

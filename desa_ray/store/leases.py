@@ -3,6 +3,8 @@
 `<root>/.leases/<owner>.json` says process, machine, time of the last heartbeat and the digests of the keys in use. On
 the owner's own machine (same boot, same process namespace) the process decides whether a lease is live; elsewhere a
 heartbeat older than `STALE_S` means that the owner died. Clocks of machines that share a store must agree within that.
+
+A sweep takes its lease before it looks at what is stored, without keys, and names them (`refer`) when its plan stands.
 """
 
 import os

@@ -1,0 +1,48 @@
+"""Generated text that the store has already, under another set of queries: of a sample, or of a superset.
+
+A record depends on its own request alone (generator, data set, prompt, draw, query), and a stored record is never
+generated again (SPEC section 2). So before an engine starts, a generation stage takes over what other artifacts of
+the same request hold for queries of the same id and text.
+"""
+
+import polars as pl
+
+from desa_ray.engines.generation import GENERATION_SCHEMA
+from desa_ray.pipeline.collection import DOCUMENTS, read_rows
+from desa_ray.pipeline.generations import records_of
+from desa_ray.pipeline.stage import Stage
+from desa_ray.store.artifacts import Store
+from desa_ray.store.catalog import manifests
+from desa_ray.store.keys import Key
+from desa_ray.store.tables import read_table
+
+
+def known_records(store: Store, stage: Stage) -> pl.DataFrame:
+    """Records (schema `GENERATION_SCHEMA`, by query id) of the stage's queries in other artifacts of its request."""
+    wanted = read_rows(store, stage.inputs["queries"])
+    found = pl.DataFrame(schema=GENERATION_SCHEMA)
+    for manifest in manifests(store.files, stage.name):
+        key = Key(**manifest["key"])
+        if (key.version, key.params) != (stage.version, stage.key.params) or key == stage.key:
+            continue
+        missing = wanted.filter(~pl.col("id").is_in(found["query_id"].implode()))
+        same = _queries(store, key.inputs["queries"]).join(missing, on=["id", "text"], how="semi")["id"]
+        if same.len():
+            records = records_of(store.artifact(key), manifest["layout"])
+            found = pl.concat([found, records.filter(pl.col("query_id").is_in(same.implode()))])
+    return found.sort("query_id")
+
+
+def unknown_queries(store: Store, stage: Stage) -> int:
+    """How many of the stage's queries no other artifact has text for."""
+    rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
+    return rows - known_records(store, stage).height
+
+
+def _queries(store: Store, digest: str) -> pl.DataFrame:
+    """The queries behind a key; none where their table is gone, as nobody knows then what was asked."""
+    found = store.find("queries", digest)
+    if found is None or found.key is None:
+        return pl.DataFrame(schema=DOCUMENTS)
+    artifact = store.artifact(found.key)
+    return pl.concat(read_table(artifact, name, DOCUMENTS) for name in artifact.parts())

@@ -1,0 +1,212 @@
+"""Look after the store: desa store list | verify | gc (what is there, whether it is whole, what may go)."""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from desa_ray.config import StoreConfig
+from desa_ray.credentials import redacted
+from desa_ray.errors import DesaError, listed
+from desa_ray.store.artifacts import Store
+from desa_ray.store.catalog import Entry
+from desa_ray.store.garbage import judged, reachable, sweep_out
+from desa_ray.tracking.last import FILE, last_uri
+from jobs.console import note
+from jobs.settings import home, store_root
+
+DAY_S = 86_400.0
+KEY = re.compile(r'"(?:key|key\.[^"]*)":\s*"([0-9a-f]{64})"')
+
+
+def main(arguments: list[str]) -> int:
+    """`desa store list|verify|gc [options]`; verify exits 1 where something is damaged."""
+    parser = argparse.ArgumentParser(prog="desa store", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|verify|gc")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--store", metavar="ROOT", help="folder or address (default: $DESA_HOME/store)")
+    runs = argparse.ArgumentParser(add_help=False)
+    what = "tracking store whose runs count; repeat it for more (default: $DESA_HOME's own, and that of the last runs)"
+    runs.add_argument("--tracking", metavar="URI", action="append", help=what)
+
+    shown = verbs.add_parser("list", parents=[common, runs], help="sizes, last use, and the runs that refer to it")
+    shown.add_argument("--all", action="store_true", help="every artifact, not only the sum of each stage")
+    shown.add_argument("--no-runs", action="store_true", help="do not ask the tracking store")
+    shown.set_defaults(function=_list)
+
+    checked = verbs.add_parser("verify", parents=[common], help="read every byte and compare it with its hash")
+    checked.add_argument("which", nargs="*", metavar="STAGE[/KEY]", help="only these (default: all)")
+    checked.set_defaults(function=_verify)
+
+    swept = verbs.add_parser("gc", parents=[common, runs], help="remove what no run and no running sweep refers to")
+    swept.add_argument("--delete", action="store_true", help="do it; without this, only what would go is shown")
+    swept.add_argument("--keep", metavar="FOLDER", action="append", default=[], help="keep what outputs below it use")
+    swept.add_argument("--texts", action="store_true", help="let live generated text go too, if no run uses it")
+    age = "keep what was changed within so many days (%(default)s)"
+    swept.add_argument("--older-than", metavar="DAYS", type=float, default=1.0, help=age)
+    swept.add_argument("--all", action="store_true", help="show every artifact that goes, not only sums")
+    swept.set_defaults(function=_gc)
+
+    options = parser.parse_args(arguments)
+    store = Store(store_root(StoreConfig(root=options.store)))
+    if not store.files.list():
+        raise DesaError("there is no store, or it is empty", where=store.files.shown, mend="set --store or DESA_HOME")
+    return options.function(store, options)
+
+
+def _list(store: Store, options: argparse.Namespace) -> int:
+    found = list(store.list())
+    used = {} if options.no_runs else _last_use(found, _runs(options.tracking or _own_tracking()))
+    rows: dict[str, list[Entry]] = {}
+    for own in found:
+        rows.setdefault(f"{own.stage}/{own.short}" if options.all else own.stage, []).append(own)
+    table = _table("artifacts" if options.all else "stage", "state", "size", "last use", "runs")
+    for name, own in rows.items():
+        last = max(max(entry.last_use, used.get(_digest(entry), (0, 0.0))[1]) for entry in own)
+        runs = "-" if options.no_runs else str(max(used.get(_digest(entry), (0, 0.0))[0] for entry in own))
+        table.add_row(name, _state(own), _size(entry.bytes for entry in own), _when(last), runs)
+    _print(table)
+    print(f"{len(found)} artifacts, {_size(own.bytes for own in found)} in {store.files.shown}")
+    return 0
+
+
+def _verify(store: Store, options: argparse.Namespace) -> int:
+    found = [own for own in store.list() if not options.which or {own.stage, _name(own)} & set(options.which)]
+    names = {name for own in found for name in (own.stage, _name(own))}
+    if unknown := sorted(set(options.which) - names):
+        mend = "`desa store list --all` shows what there is"
+        raise DesaError(f"not in the store: {listed(unknown)}", where=store.files.shown, mend=mend)
+    damaged, checked, size = 0, 0, 0
+    for own in found:
+        if own.key is None and not own.problem:
+            continue  # unfinished: a rerun looks at its parts before it goes on
+        problems = [own.problem] if own.key is None else [str(e) for e in store.artifact(own.key).damage().values()]
+        for problem in problems:
+            print(f"damaged: {problem}", file=sys.stderr)
+        damaged, checked, size = damaged + bool(problems), checked + 1, size + own.bytes
+    unfinished = sum(own.key is None and not own.problem for own in found)
+    print(f"{checked} artifacts read ({_size([size])}), {damaged} damaged; {unfinished} unfinished, not read")
+    return 1 if damaged else 0
+
+
+def _gc(store: Store, options: argparse.Namespace) -> int:
+    if not options.older_than >= 0:
+        raise DesaError(f"{options.older_than} days", where="--older-than", mend="use 0 or more")
+    local = Path(store.files.root).is_relative_to(home())
+    if not local and not options.tracking:
+        what = "this store lies outside $DESA_HOME, so others may use it, whose runs are unknown here"
+        mend = "name every tracking store that holds runs made with it: --tracking URI"
+        raise DesaError(what, where=store.files.shown, mend=mend)
+    uris = options.tracking or _own_tracking()
+    runs = _runs(uris)
+    roots = {*runs, *_written(home() / "outbox"), *(key for folder in options.keep for key in _outputs(Path(folder)))}
+    print(f"runs in {listed([redacted(uri) for uri in uris]) or 'no tracking store'} refer to {len(runs)} results")
+    verdicts = judged(store, roots, options.older_than * DAY_S, texts=options.texts)
+    table = _table("artifact" if options.all else "stage", "kept", "goes", "size that goes", "why")
+    groups: dict[str, list] = {}
+    for verdict in verdicts:
+        if verdict.drop or not options.all:
+            groups.setdefault(_name(verdict.entry) if options.all else verdict.entry.stage, []).append(verdict)
+    for name, own in groups.items():
+        goes = [verdict for verdict in own if verdict.drop]
+        why = ", ".join(dict.fromkeys(verdict.why for verdict in goes or own))
+        size = _size(verdict.entry.bytes for verdict in goes)
+        table.add_row(name, str(len(own) - len(goes)), str(len(goes)), size, why)
+    if groups:
+        _print(table)
+    going = [verdict for verdict in verdicts if verdict.drop]
+    if not options.delete:
+        size = _size(verdict.entry.bytes for verdict in going)
+        print(f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would go; --delete removes them")
+        return 0
+    gone = list(sweep_out(store, going))
+    print(f"{len(gone)} artifacts removed, {_size(own.bytes for own in gone)} freed")
+    if len(gone) < len(going):
+        note(f"{len(going) - len(gone)} were left: they came into use meanwhile")
+    return 0
+
+
+def _own_tracking() -> list[str]:
+    """The home's own database, and the server that the last runs used, as far as there are any."""
+    database = home() / "mlflow.db"
+    own = [f"sqlite:///{database}"] if database.exists() else []
+    return list(dict.fromkeys([*own, *([last_uri(home())] if (home() / FILE).exists() else [])]))
+
+
+def _runs(uris: Iterable[str]) -> dict[str, list[float]]:
+    """Digest -> start times of the runs that name it, over all tracking stores."""
+    from desa_ray.tracking.references import referred
+
+    found: dict[str, list[float]] = {}
+    for uri in uris:
+        for digest, times in referred(uri, home() / "mlartifacts").items():
+            found.setdefault(digest, []).extend(times)
+    return found
+
+
+def _last_use(found: Sequence[Entry], runs: dict[str, list[float]]) -> dict[str, tuple[int, float]]:
+    """Digest -> number of runs that need it, and when the newest of them began."""
+    used: dict[str, tuple[int, float]] = {}
+    for root, times in runs.items():
+        for digest in reachable(found, [root]):
+            count, newest = used.get(digest, (0, 0.0))
+            used[digest] = (count + len(times), max(newest, *times))
+    return used
+
+
+def _written(folder: Path) -> set[str]:
+    """Keys named by log entries that still wait for their tracking store."""
+    return {key for path in folder.rglob("*.json") for key in KEY.findall(path.read_text(encoding="utf-8"))}
+
+
+def _outputs(folder: Path) -> set[str]:
+    """Keys of every stage that the cells' manifests below an output folder name."""
+    manifests = list(folder.rglob("manifest.json"))
+    if not manifests:
+        raise DesaError("no cell's manifest.json below it", where=f"--keep {folder}", mend="name an output folder")
+    return {key for path in manifests for key in KEY.findall(path.read_text(encoding="utf-8"))}
+
+
+def _digest(own: Entry) -> str:
+    return own.key.digest if own.key else ""
+
+
+def _name(own: Entry) -> str:
+    return f"{own.stage}/{own.short}"
+
+
+def _state(own: Sequence[Entry]) -> str:
+    states = ["damaged" if e.problem else "complete" if e.complete else "unfinished" for e in own]
+    return ", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(sorted(states))) if len(own) > 1 else states[0]
+
+
+def _size(sizes: Iterable[int]) -> str:
+    size = float(sum(sizes))
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def _when(moment: float) -> str:
+    days = (time.time() - moment) / DAY_S
+    return f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M} ({days:.1f} days)"
+
+
+def _table(*columns: str) -> Table:
+    table = Table()
+    for column in columns:
+        right = column in ("size", "runs", "kept", "goes", "size that goes")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def _print(table: Table) -> None:
+    Console(width=None if Console().is_terminal else 140).print(table)
