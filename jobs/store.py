@@ -62,15 +62,21 @@ def main(arguments: list[str]) -> int:
 
 def _list(store: Store, options: argparse.Namespace) -> int:
     found = list(store.list())
-    used = {} if options.no_runs else _last_use(found, _runs(options.tracking or _own_tracking()))
+    needed = {} if options.no_runs else _needed(found, _runs(options.tracking or _own_tracking()))
     rows: dict[str, list[Entry]] = {}
     for own in found:
-        rows.setdefault(f"{own.stage}/{own.short}" if options.all else own.stage, []).append(own)
-    table = _table("artifacts" if options.all else "stage", "state", "size", "last use", "runs")
+        rows.setdefault(_name(own) if options.all else own.stage, []).append(own)
+    table = _table("artifact" if options.all else "stage", "state", "size", "last use", "runs")
     for name, own in rows.items():
-        last = max(max(entry.last_use, used.get(_digest(entry), (0, 0.0))[1]) for entry in own)
-        runs = "-" if options.no_runs else str(max(used.get(_digest(entry), (0, 0.0))[0] for entry in own))
-        table.add_row(name, _state(own), _size(entry.bytes for entry in own), _when(last), runs)
+        runs = {run: start for entry in own for run, start in needed.get(_digest(entry), {}).items()}
+        last = max(*(entry.last_use for entry in own), *runs.values(), 0.0)
+        table.add_row(
+            name,
+            _state(own),
+            _size(entry.bytes for entry in own),
+            _when(last),
+            "-" if options.no_runs else str(len(runs)),
+        )
     _print(table)
     print(f"{len(found)} artifacts, {_size(own.bytes for own in found)} in {store.files.shown}")
     return 0
@@ -139,25 +145,24 @@ def _own_tracking() -> list[str]:
     return list(dict.fromkeys([*own, *([last_uri(home())] if (home() / FILE).exists() else [])]))
 
 
-def _runs(uris: Iterable[str]) -> dict[str, list[float]]:
-    """Digest -> start times of the runs that name it, over all tracking stores."""
+def _runs(uris: Iterable[str]) -> dict[str, dict[str, float]]:
+    """Digest -> runs that name it, with their start, over all tracking stores."""
     from desa_ray.tracking.references import referred
 
-    found: dict[str, list[float]] = {}
+    found: dict[str, dict[str, float]] = {}
     for uri in uris:
-        for digest, times in referred(uri, home() / "mlartifacts").items():
-            found.setdefault(digest, []).extend(times)
+        for digest, runs in referred(uri, home() / "mlartifacts").items():
+            found.setdefault(digest, {}).update(runs)
     return found
 
 
-def _last_use(found: Sequence[Entry], runs: dict[str, list[float]]) -> dict[str, tuple[int, float]]:
-    """Digest -> number of runs that need it, and when the newest of them began."""
-    used: dict[str, tuple[int, float]] = {}
-    for root, times in runs.items():
+def _needed(found: Sequence[Entry], runs: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Digest -> runs that need it, for what they name and for everything it was built from."""
+    needed: dict[str, dict[str, float]] = {}
+    for root, own in runs.items():
         for digest in reachable(found, [root]):
-            count, newest = used.get(digest, (0, 0.0))
-            used[digest] = (count + len(times), max(newest, *times))
-    return used
+            needed.setdefault(digest, {}).update(own)
+    return needed
 
 
 def _written(folder: Path) -> set[str]:

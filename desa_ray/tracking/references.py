@@ -13,8 +13,8 @@ TAG = "key."
 PAGE = 1000
 
 
-def referred(uri: str, artifacts: Path) -> dict[str, list[float]]:
-    """Digest of a key -> start times (seconds since 1970) of the runs that name it; runs in the trash do not count.
+def referred(uri: str, artifacts: Path) -> dict[str, dict[str, float]]:
+    """Digest of a key -> runs that name it, by id, with their start (seconds since 1970); none from the trash.
 
     Args:
         uri: the tracking store; a sqlite file that is not there holds no runs, and is not made.
@@ -26,7 +26,7 @@ def referred(uri: str, artifacts: Path) -> dict[str, list[float]]:
     path = uri.removeprefix("sqlite:///")
     if path != uri and not Path(path).exists():
         return {}
-    found: dict[str, list[float]] = {}
+    found: dict[str, dict[str, float]] = {}
     client = Tracker(uri, artifacts).client
     try:
         for experiment in _experiments(client):
@@ -36,7 +36,7 @@ def referred(uri: str, artifacts: Path) -> dict[str, list[float]]:
                 for run in page:
                     for name, value in run.data.tags.items():
                         if name.startswith(TAG) and DIGEST.fullmatch(value):
-                            found.setdefault(value, []).append(run.info.start_time / 1000)
+                            found.setdefault(value, {})[run.info.run_id] = run.info.start_time / 1000
                 token = page.token
                 if not token:
                     break
