@@ -13,6 +13,8 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true
 place="$PGHOST:${PGPORT:-5432}"
 tracking="postgresql+psycopg2://$place/${MLFLOW_DATABASE:-mlflow}"
 
+# Without the cache every request hashes its password anew, which takes most of the server's time. A changed password
+# counts everywhere within a minute.
 folder=$(mktemp -d)
 cat >"$folder/auth.ini" <<INI
 [mlflow]
@@ -21,6 +23,8 @@ database_uri = postgresql+psycopg2://$place/${MLFLOW_USER_DATABASE:-mlflow_users
 admin_username = admin
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
 grant_default_workspace_access = false
+auth_cache_ttl_seconds = 60
+auth_cache_max_size = 1000
 INI
 export MLFLOW_AUTH_CONFIG_PATH="$folder/auth.ini"
 
