@@ -117,7 +117,9 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
     open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
     progress.begin(stage, len(shards), len(shards) - len(open_shards))
     tasks = [Task(stage, shard) for shard in open_shards]
+    asked = time.perf_counter()
     workers = executor.workers_for(stage.work.pool, len(tasks)) if stage.work.pool and tasks else 1
+    started += time.perf_counter() - asked  # the first to ask waits for Ray to start, which is no stage's own time
     if stage.work.pool is None:
         for task in tasks:
             stage.work.run(None, store, stage, task.shard)
