@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.counts import Count, part_counts
 from desa_ray.pipeline.executor import Worker
 from desa_ray.pipeline.stage import Stage, Task
@@ -93,7 +95,8 @@ class CountingWorker(Worker):
         observe(seconds, task.stage.name)
         count("worker_seconds", seconds, stage=task.stage.name)
         count("shards", stage=task.stage.name, outcome="computed")
-        count_all(part_counts(self.store, task.stage, task.shard.parts))
+        with suppress(DesaError):  # parts that another run replaced meanwhile: counting must not fail the work
+            count_all(part_counts(self.store, task.stage, task.shard.parts))
 
 
 class CountingProgress:
@@ -119,5 +122,6 @@ class CountingProgress:
         count("stage_seconds", seconds, stage=stage.name)
         if stage.work.pool is None and fresh:
             count("shards", fresh, stage=stage.name, outcome="computed")
-            count_all(part_counts(self.store, stage, list(stage.artifact(self.store).parts())))
+            with suppress(DesaError):
+                count_all(part_counts(self.store, stage, list(stage.artifact(self.store).parts())))
         self.shown.end(stage, seconds)
