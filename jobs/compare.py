@@ -21,13 +21,14 @@ from jobs.console import note
 from jobs.fuse import run_names
 
 MEASURES = ("nDCG@10", "R@20")
+MAX_RESAMPLES = 1_000_000
 
 
 def main(argv: list[str]) -> int:
     """Prints the runs' means and the first run's paired tests against each other one; returns 0."""
     arguments = _parser().parse_args(argv)
-    if arguments.resamples < 1 or arguments.seed < 0:
-        raise DesaError("--resamples must be at least 1 and --seed at least 0")
+    if not 1 <= arguments.resamples <= MAX_RESAMPLES or arguments.seed < 0:
+        raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
     parse_measures(arguments.measures)
     runs = dict(zip(run_names(arguments.runs), (read_run(path) for path in arguments.runs), strict=True))
     values = run_values(runs, read_qrels(arguments.qrels), arguments.measures)

@@ -168,3 +168,9 @@ def test_the_command_refuses_numbers_out_of_range(tmp_path, options, message):
     run.write_text("q Q0 x 1 2 t\n")
     with pytest.raises(DesaError, match=message):
         main([str(run), str(run), "--out", str(tmp_path), *options])
+
+
+@pytest.mark.parametrize("kappa", ["1e999999999", "1e-999999999", "2E1000"])
+def test_an_exponent_that_takes_for_ever_is_refused_at_once(kappa):
+    with pytest.raises(DesaError, match=f"kappa '{kappa}' is not a number"):
+        desa_ray.fuse([["d1"], ["d1"]], kappa=kappa, k=1)

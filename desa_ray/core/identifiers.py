@@ -3,6 +3,7 @@
 Numbers follow the order of the ids' UTF-8 bytes, so that "ties by identifier" is an integer comparison.
 """
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -21,7 +22,11 @@ def rational(value: object, name: str) -> Fraction:
     try:
         if isinstance(value, bool):
             raise ValueError
-        return value if isinstance(value, Fraction) else Fraction(str(value))
+        if isinstance(value, Fraction):
+            return value
+        if re.search(r"[eE][+-]?[0-9_]{4}", str(value)):  # would be worked out digit by digit
+            raise ValueError
+        return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         raise DesaError(f"{name} {value!r} is not a number", mend='use one like 60 or "1/4"') from None
 

@@ -39,6 +39,8 @@ def _parsed(name: str) -> Measure:
         measure = ir_measures.parse_measure(name)
         if measure.params.get("cutoff", 1) < 1:
             problem = "its cutoff is below 1"
+        elif max((n for n in measure.params.values() if isinstance(n, int)), default=0) >= 2**31:
+            problem = "a number in it is huge"
         elif not ir_measures.DefaultPipeline.supports(measure):
             problem = "nothing installed computes it"
     except (NameError, ValueError, AssertionError, TypeError) as error:  # what ir_measures raises for a wrong name

@@ -96,3 +96,9 @@ def test_measures_that_cannot_be_computed_are_refused_in_one_line(name):
 def test_two_names_of_one_record_are_refused():
     with pytest.raises(DesaError, match="'R@20' and 'Recall@20' are both recorded as recall_at_20"):
         parse_measures(["R@20", "Recall@20"])
+
+
+@pytest.mark.parametrize("name", ["nDCG@99999999999999999999", "P(rel=99999999999)@5"])
+def test_numbers_that_no_scorer_holds_are_refused(name):
+    with pytest.raises(DesaError, match="a number in it is huge"):
+        parse_measures([name])

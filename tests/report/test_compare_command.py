@@ -171,3 +171,10 @@ def test_written_judgments_come_back_and_ids_with_blanks_are_refused(tmp_path):
     assert gzip.decompress((tmp_path / "q.txt.gz").read_bytes()) == (tmp_path / "q.txt").read_bytes()
     with pytest.raises(DesaError, match="cannot be written to a TREC file"):
         write_qrels(tmp_path / "q.txt", rows.with_columns(doc_id=pl.lit("a b")))
+
+
+def test_more_resamples_than_memory_holds_are_refused(tmp_path):
+    (tmp_path / "a.trec").write_text("q1 Q0 d0 1 1.0 t\n")
+    (tmp_path / "q.txt").write_text("q1 0 d0 1\n")
+    with pytest.raises(DesaError, match="--resamples must be from 1 to 1000000"):
+        main([str(tmp_path / "a.trec"), "--qrels", str(tmp_path / "q.txt"), "--resamples", "100000000000"])
