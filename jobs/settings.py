@@ -23,6 +23,7 @@ RUN_KEYS = (
     "cluster",
     "tracking",
     "store",
+    "ranking",
     "n_refs",
     "draws",
 )

@@ -22,33 +22,45 @@ BROKEN = -2  # status: channel BROKEN - status holds a negative number, or a doc
 
 
 @njit(cache=True, nogil=True)
-def certify(lists_CP, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen):
+def certify(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen):
     """Sets `seen` to the first certain step; returns how many documents `top` holds, or TOO_SHORT, or BROKEN - c.
 
-    `top` holds the complete fusion's top K if `known`, else it is filled here; unused places are -1. After TOO_SHORT, a
-    call with longer prefixes and everything else as it was left goes on from there.
+    `given` of the `lengths` items of every channel are in `lists_CP`. `top` holds the complete fusion's top K if
+    `known`, else it is filled here; unused places are -1. After TOO_SHORT, a call with longer prefixes and everything
+    else as it was left goes on from there; `forget` gives up instead.
     """
-    status = _read(lists_CP, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen)
+    status = _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen)
     if status == TOO_SHORT:
         return status
     if status == top.size:
         _close(lists_CP, lengths, scale, top, ranks_NC, low_N, chosen_N, reads, seen)
+    forget(lists_CP, top, ranks_NC, low_N, chosen_N, reads)
+    return status
+
+
+@njit(cache=True, nogil=True)
+def forget(lists_CP, top, ranks_NC, low_N, chosen_N, reads):
+    """Makes the scratch arrays zero again, by what was read where that is less work."""
     for document in top:
         if document >= 0:
             chosen_N[document] = False
-    if 4 * reads.sum() > low_N.size:
-        ranks_NC[:] = 0
-        low_N[:] = 0.0
+    steps = 0
+    for c in range(reads.size):
+        steps += reads[c]
+    if 4 * steps > ranks_NC.shape[0]:
+        for document in range(ranks_NC.shape[0]):
+            low_N[document] = 0.0
+            for c in range(reads.size):
+                ranks_NC[document, c] = 0
     else:
         for c in range(reads.size):
             for i in range(reads[c]):
                 ranks_NC[lists_CP[c, i], c] = 0
                 low_N[lists_CP[c, i]] = 0.0
-    return status
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _read(lists_CP, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen):
+def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen):
     """Reads ahead until the top K is certain after `reads`, and leaves `seen` at the last step where it was not.
 
     Returns as `certify`; where there are fewer than K documents, `seen` says that everything is read.
@@ -69,7 +81,7 @@ def _read(lists_CP, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads
         _ahead(reads, lengths, scale, target)
     while True:
         for c in range(reads.size):
-            if target[c] > lists_CP.shape[1]:
+            if target[c] > given[c]:
                 return TOO_SHORT
         for c in range(reads.size):
             weight, denominator = float(scale[c]), float(p + q * reads[c])
@@ -100,7 +112,7 @@ def _read(lists_CP, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads
 def _ahead(reads, lengths, scale, target):
     """Sets `target` to a state 6 % ahead of `reads`; false if nothing is left to read."""
     p, q = scale[P], scale[Q]
-    turn = -1  # the channel that is read next
+    turn = np.int64(-1)  # the channel that is read next; typed, as above
     for c in range(reads.size):
         if reads[c] == lengths[c]:
             continue

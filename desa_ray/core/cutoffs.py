@@ -39,9 +39,13 @@ def prefix_tops(
     """
     if not cutoffs:
         return []
-    # Fewer numbers in the same order: the fusion then costs what the prefixes hold, not what the collection holds.
-    longest = cut(channels, max(cutoffs))
-    numbers, places = np.unique(np.concatenate(longest), return_inverse=True)
-    edges = np.cumsum([0, *(channel.size for channel in longest)])
-    small = [places[a:b].astype(np.int32) for a, b in pairwise(edges)]
+    # The fusion then costs what the prefixes hold, not what the collection holds.
+    numbers, small = renumbered(cut(channels, max(cutoffs)))
     return [numbers[order(cut(small, length), weights, kappa, k)] for length in cutoffs]
+
+
+def renumbered(channels: Sequence[Ranking]) -> tuple[Ranking, list[Ranking]]:
+    """The distinct numbers in the channels, ascending, and the channels with their places there: the same order."""
+    numbers, places = np.unique(np.concatenate(channels), return_inverse=True)
+    edges = np.cumsum([0, *(channel.size for channel in channels)])
+    return numbers, [places[a:b].astype(np.int32) for a, b in pairwise(edges)]

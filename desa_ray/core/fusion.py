@@ -58,7 +58,9 @@ def rank_matrix(channels: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     documents = 1 + max(int(channel.max(initial=-1)) for channel in channels)
     ranks_NC = np.zeros((documents, len(channels)), np.int32)
     for c, channel in enumerate(channels):
-        bad = _fill(ranks_NC, c, channel) if channel.min(initial=0) >= 0 else int(channel.min())
+        frozen = np.asarray(channel).view()
+        frozen.setflags(write=False)  # one array type for numba, whether made or mapped
+        bad = _fill(ranks_NC, c, frozen) if frozen.min(initial=0) >= 0 else int(frozen.min())
         if bad is not None:
             raise DesaError(f"document number {bad} is negative or stands there twice", where=f"channel {c}")
     return ranks_NC

@@ -64,12 +64,14 @@ class SparseOperator:
         texts: the names in `desa_ray.core.texts.SPARSE_TEXTS` or `desa_ray.core.reweighting.SPARSE_TERMS` it needs.
         options: numbers that `function` takes by name, or that a template of `texts` does.
         one_text: as for a dense operator.
+        local: what a document scores depends on its own hits alone, so that lists can be taken range by range.
     """
 
     function: Callable[..., Scored]
     texts: tuple[str, ...]
     options: Mapping[str, Option] = field(default_factory=dict)
     one_text: bool = False
+    local: bool = True
 
 
 def _residual(vectors: Mapping[str, Vectors]) -> tuple[Vectors, Diagnostics]:
@@ -106,11 +108,13 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
         lambda hits, count: relax_count(hits["query"], hits["expanded"], count),
         ("query", "expanded"),
         {"count": Option(Fraction(0), whole=True)},
+        local=False,
     ),
     "relax_share": SparseOperator(
         lambda hits, share: relax_share(hits["query"], hits["expanded"], share),
         ("query", "expanded"),
         {"share": Option(Fraction(0), Fraction(1))},
+        local=False,
     ),
     "word2passage": SparseOperator(lambda hits: hits["word2passage"], ("word2passage",)),
 }

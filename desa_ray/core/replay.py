@@ -6,19 +6,21 @@ first and longer ones only if those do not suffice.
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desa_ray.core import wide
-from desa_ray.core.certify import BROKEN, TOO_SHORT, certify
+from desa_ray.core.certify import BROKEN, TOO_SHORT, certify, forget
 from desa_ray.core.compare import checked, scaled
+from desa_ray.core.cutoffs import renumbered
 from desa_ray.core.fusion import fuse_order
 from desa_ray.errors import DesaError
 
 FIRST_PREFIX = 4096  # items of each channel that are looked at first; then four times as many, and so on
+SCRATCH_DOCUMENTS = 1 << 24  # prefixes with larger numbers are renumbered, so that scratch stays below 300 MB
 SORTED_K = 256  # a larger top K is taken from the complete fusion instead of being kept sorted while reading
 
 
@@ -96,18 +98,74 @@ def replay(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], k
         return _stopped(lengths, lengths, top)
     if scale is None:
         return _stopped(np.array(wide.stop(channels, weights, kappa, top)), lengths, top)
-    prefix = total if known else FIRST_PREFIX
+    found = _certified(channels, sizes, lengths, scale, top, known)
+    assert found is not None, "complete lists always certify"
+    return found
+
+
+def replay_prefixes(
+    prefixes: Sequence[NDArray[np.int32]],
+    lengths: Sequence[int],
+    weights: Sequence[Fraction],
+    kappa: Fraction,
+    k: int,
+) -> Replay | None:
+    """As `replay`, from the first documents of every channel alone; None where they do not suffice.
+
+    Args:
+        prefixes: C arrays, each the beginning of a channel (all of it, where it is as long as that).
+        lengths: how long each channel is.
+
+    The bound on what a channel's unread items contribute needs its length, never its items, so what comes out is what
+    `replay` finds on the complete lists.
+    """
+    checked(prefixes, weights, kappa)
+    sizes = [prefix.size for prefix in prefixes]
+    assert all(size <= length for size, length in zip(sizes, lengths, strict=True))
+    if sizes == list(lengths):
+        return replay(prefixes, weights, kappa, k)
+    scale = scaled(weights, kappa, max(lengths))
+    if scale is None:  # beyond the kernels' integers: only complete lists
+        return None
+    top = np.full(min(k, sum(lengths)), -1, np.int32)
+    if k == 0:
+        return _stopped(np.zeros(len(sizes), np.int32), np.array(lengths, np.int32), top)
+    numbers, small = None, prefixes
+    if max(int(prefix.max(initial=0)) for prefix in prefixes) >= SCRATCH_DOCUMENTS:
+        numbers, small = renumbered(prefixes)
+    found = _certified(small, sizes, np.array(lengths, np.int32), scale, top, known=False)
+    if found is None or numbers is None:
+        return found
+    return replace(found, topk=numbers[found.topk])
+
+
+def _certified(
+    channels: Sequence[NDArray[np.int32]],
+    sizes: Sequence[int],
+    lengths: NDArray[np.int32],
+    scale: NDArray[np.int64],
+    top: NDArray[np.int32],
+    known: bool,
+) -> Replay | None:
+    """The stop of a replay that sees `sizes` of the `lengths` items of every channel; None if it needs more."""
+    prefix = max(sizes) if known else FIRST_PREFIX
     reads, seen = np.zeros(len(sizes), np.int32), np.zeros(len(sizes), np.int32)
-    status = TOO_SHORT
+    status, clean = TOO_SHORT, False
     try:
-        while status == TOO_SHORT:
+        while status == TOO_SHORT and not clean:
             lists_CP = _prefixes(channels, prefix)
-            arrays = _workspace.arrays(1 + int(lists_CP.max()), len(sizes))
-            status = certify(lists_CP, lengths, scale, top, known, *arrays, reads, seen)
+            given = np.minimum(sizes, lists_CP.shape[1]).astype(np.int32)
+            arrays = _workspace.arrays(1 + int(lists_CP.max(initial=0)), len(sizes))
+            status = certify(lists_CP, given, lengths, scale, top, known, *arrays, reads, seen)
+            if status == TOO_SHORT and lists_CP.shape[1] == max(sizes):
+                forget(lists_CP, top, *arrays, reads)
+                clean = True
             prefix *= 4
     finally:
-        if status == TOO_SHORT:  # interrupted half-way
+        if status == TOO_SHORT and not clean:  # interrupted half-way
             _workspace.reset()
+    if status == TOO_SHORT:
+        return None
     if status <= BROKEN:
         raise DesaError("a document number is negative or stands there twice", where=f"channel {BROKEN - status}")
     return _stopped(seen, lengths, top[:status])

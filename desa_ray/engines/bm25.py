@@ -30,18 +30,19 @@ class BM25:
         self.postings = postings
         self._inverse = _inverse_norms(postings, k1, b)
         self._known: dict[str, tuple[int, np.float32] | None] = {}  # looked up once a distinct term
-        self._sums = np.zeros(postings.n_documents, np.float64)
-        self._hits = np.zeros(postings.n_documents, np.bool_)
+        self._sums = np.zeros(0, np.float64)
+        self._hits = np.zeros(0, np.bool_)
 
-    def scores(self, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def scores(self, terms: Sequence[str], start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Complete result list of a bag of analysed terms.
 
         Args:
             terms: analysed query terms, in any order; a repeated term weighs as often as it occurs, an unknown one
                 matches nothing, none at all match nothing.
+            start, stop: only documents start..stop-1 (default: all) are looked at; scratch is as large as that.
 
         Returns:
-            docs: int32 [n], every document with a query term, ascending (also those whose score rounds to 0).
+            docs: int32 [n], every such document with a query term, ascending (also those whose score rounds to 0).
             scores: float32 [n], Lucene's BM25 scores.
         """
         weights = {}
@@ -52,7 +53,11 @@ class BM25:
         indices = np.array(sorted(weights), np.int64)  # a fixed order: a bag's score must not depend on word order
         weights = np.array([weights[index] for index in indices], np.float32)
         p = self.postings
-        return _score(indices, weights, p.indptr, p.docs, p.freqs, p.norms, self._inverse, self._sums, self._hits)
+        stop = p.n_documents if stop is None else min(stop, p.n_documents)
+        if len(self._hits) < stop - start:
+            self._sums, self._hits = np.zeros(stop - start, np.float64), np.zeros(stop - start, np.bool_)
+        scratch = (self._sums[: stop - start], self._hits[: stop - start])
+        return _score(indices, weights, p.indptr, p.docs, p.freqs, p.norms, self._inverse, *scratch, start)
 
     def _find(self, term: str) -> tuple[int, np.float32] | None:
         """The term's index and idf, or None if no document has it."""
@@ -86,27 +91,49 @@ def _decode_length(byte: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _score(indices, weights, indptr, docs, freqs, norms, inverse, sums, hits):
-    """Accumulate term by term, then gather the hits in document order, leaving `sums` and `hits` zero again."""
+def _score(indices, weights, indptr, docs, freqs, norms, inverse, sums, hits, start):
+    """Accumulate term by term, then gather the hits in document order, leaving `sums` and `hits` zero again.
+
+    Scratch of n entries stands for the documents start .. start + n - 1.
+    """
     one = np.float32(1)
     n_hits = 0
+    stop = start + len(hits)
     for k in range(len(indices)):
         weight = weights[k]
-        for at in range(indptr[indices[k]], indptr[indices[k] + 1]):
+        low, high = indptr[indices[k]], indptr[indices[k] + 1]
+        if stop < len(norms):
+            high = _place(docs, low, high, stop)
+        if start > 0:
+            low = _place(docs, low, high, start)
+        for at in range(low, high):
             doc = docs[at]
             part = weight - weight / (one + np.float32(freqs[at]) * inverse[norms[doc]])
-            sums[doc] += np.float64(part)
-            if not hits[doc]:
-                hits[doc] = True
+            place = doc - start
+            sums[place] += np.float64(part)
+            if not hits[place]:
+                hits[place] = True
                 n_hits += 1
     found = np.empty(n_hits, np.int32)
     scores = np.empty(n_hits, np.float32)
     n = 0
-    for doc in range(len(hits)):
-        if hits[doc]:
-            found[n] = doc
-            scores[n] = np.float32(sums[doc])
-            sums[doc] = 0.0
-            hits[doc] = False
+    for place in range(len(hits)):
+        if hits[place]:
+            found[n] = start + place
+            scores[n] = np.float32(sums[place])
+            sums[place] = 0.0
+            hits[place] = False
             n += 1
     return found, scores
+
+
+@njit(cache=True, nogil=True)
+def _place(docs, low, high, doc):
+    """The first place in low..high whose document is not below `doc`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if docs[middle] < doc:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -88,10 +88,10 @@ class FusionWork:
 
     def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
         params = stage.params
-        inputs = _Inputs(engine, store, stage)
+        inputs = Inputs(engine, store, stage)
         rows = range(shard.start, shard.stop)
         queries = read_rows(store, stage.inputs["queries"], shard.start, shard.stop)["id"].to_list()
-        fused = [_fuse(inputs, params, query, row) for query, row in zip(queries, rows, strict=True)]
+        fused = self.fuse(inputs, rows, queries)
         names = inputs.names([numbers for one in fused for numbers in (one.replayed.topk, one.head, *one.cut_tops)])
         tops = iter(names)
         records: list[dict[str, Any]] = []
@@ -118,16 +118,20 @@ class FusionWork:
         write_table(stage.artifact(store), shard.parts[0], pl.DataFrame(run_heads, RUN), RUN)
         write_table(stage.artifact(store), shard.parts[1], pl.DataFrame(records, schema, strict=True), schema)
 
+    def fuse(self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]) -> list["Fused"]:
+        return [_fuse(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
+
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         table = read_fused(store, stage)
         content = sha256_json([rows_content(table), rows_content(read_run(store, stage))])
         return Finished(content, {"rows": table.height, "fallbacks": int(table["fallback"].sum())})
 
 
-class _Inputs:
+class Inputs:
     """What a fusion stage reads; whole tables are read once a worker."""
 
     def __init__(self, scratch: Scratch, store: Store, stage: Stage):
+        self.scratch, self.store, self.params = scratch, store, stage.params
         corpus, qrels = stage.inputs["corpus"], stage.inputs["qrels"]
         self.ids: pl.Series = scratch.get(f"ids {corpus.key.digest}", lambda: read_rows(store, corpus)["id"])
         self.qrels: pl.DataFrame = scratch.get(f"qrels {qrels.key.digest}", lambda: read_rows(store, qrels))
@@ -135,6 +139,7 @@ class _Inputs:
             f"relevant {qrels.key.digest} {corpus.key.digest}", lambda: _relevant(self.qrels, self.ids)
         )
         channels = [stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]]
+        self.channels = channels
         self.rankings = [Rankings(store, channel) for channel in channels]
         original = stage.inputs.get("original_sparse")
         self.original_sparse = Rankings(store, original) if original is not None else None
@@ -159,7 +164,7 @@ def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:
 
 
 @dataclass(frozen=True)
-class _Fused:
+class Fused:
     """One query: its record so far, and the orders whose ids are looked up for all queries of a shard together."""
 
     record: dict[str, Any]
@@ -168,37 +173,73 @@ class _Fused:
     cut_tops: list[Numbers]
 
 
-def _fuse(inputs: _Inputs, params: Mapping[str, Any], query: str, row: int) -> _Fused:
+def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
+    params = inputs.params
     fusion = FUSIONS[params["fusion"]]
     kappa, k = Fraction(params["kappa"]), params["k"]
-    kinds = [channel["kind"] for channel in params["channels"]]
     complete = [ranking.docs(row) for ranking in inputs.rankings]
-    infos = [ranking.info(row) for ranking in inputs.rankings]
-    if params["weighting"] == "confidence":
-        weights = confidence_weights([margin(info["score_1"], info["score_2"]) for info in infos])
-    else:
-        weights = [Fraction(channel["weight"]) for channel in params["channels"]]
-    lists = cut(complete, params["prefix"])
-    used = [c for c, weight in enumerate(weights) if weight > 0]
-    channels, own_weights = [lists[c] for c in used], [weights[c] for c in used]
-    replayed = fusion.replay(channels, own_weights, kappa, k)
-    depths, exhausted = [0] * len(lists), [own.size == 0 for own in lists]
-    for c, depth, ended in zip(used, replayed.depths, replayed.exhausted, strict=True):
-        depths[c], exhausted[c] = depth, ended
+    weighed = Weighed(inputs, row)
+    channels = weighed.used(cut(complete, params["prefix"]))
+    replayed = fusion.replay(channels, weighed.weights, kappa, k)
+    record = query_record(inputs, row, query, weighed, replayed)
+    record["ranking_hashes"] = [info["hash"] for info in weighed.infos]
+    sparse = [ranking for ranking, kind in zip(complete, weighed.kinds, strict=True) if kind == "sparse"]
+    if inputs.original_sparse is not None and not record["fallback"]:
+        original = inputs.original_sparse.docs(row)
+        record["turnover"] = turnover(sparse[0], original)
+        record["rr_change"] = rr_change(sparse[0], original, inputs.relevant.get(query, np.empty(0, np.int32)))
+        record["support_retained"] = support_retained(sparse[0], original)
     needed = depth_needed(params["measures"])
     depth = None if needed is None else max(needed, params["run_depth"], k)
+    head = fusion.order(channels, weighed.weights, kappa, depth)
+    tops = prefix_tops(fusion.order, channels, weighed.weights, kappa, k, params["cutoffs"])
+    return Fused(record, replayed, head, tops)
+
+
+class Weighed:
+    """The channels of one query with their exact weights; channels of weight 0 are left out of the fusion.
+
+    Attributes:
+        infos: what the ranking stages tell about the query, a channel each.
+        lengths: how long the channels' rankings are; `cut_lengths`, how much of them a method's `prefix` leaves.
+        all_weights: one a channel; `weights`, those above 0.
+    """
+
+    def __init__(self, inputs: Inputs, row: int):
+        params = inputs.params
+        self.kinds = [channel["kind"] for channel in params["channels"]]
+        self.infos = [ranking.info(row) for ranking in inputs.rankings]
+        self.lengths = [info["length"] for info in self.infos]
+        self.cut_lengths = [min(own, params["prefix"] or own) for own in self.lengths]
+        if params["weighting"] == "confidence":
+            self.all_weights = confidence_weights([margin(info["score_1"], info["score_2"]) for info in self.infos])
+        else:
+            self.all_weights = [Fraction(channel["weight"]) for channel in params["channels"]]
+        self.places = [c for c, weight in enumerate(self.all_weights) if weight > 0]
+        self.weights = self.used(self.all_weights)
+
+    def used(self, own: Sequence[Any]) -> list[Any]:
+        """Those of one thing a channel whose channel has a weight above 0."""
+        return [own[c] for c in self.places]
+
+
+def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replayed: Replay) -> dict[str, Any]:
+    """The columns that need no complete ranking."""
+    kinds, lengths = weighed.kinds, weighed.cut_lengths
+    depths, exhausted = [0] * len(lengths), [length == 0 for length in lengths]
+    for c, depth, ended in zip(weighed.places, replayed.depths, replayed.exhausted, strict=True):
+        depths[c], exhausted[c] = depth, ended
     record: dict[str, Any] = {
         "query_id": query,
-        "weights": [str(weight) for weight in weights],
+        "weights": [str(weight) for weight in weighed.all_weights],
         "depths": depths,
         "exhausted": exhausted,
-        "lengths": [own.size for own in lists],
+        "lengths": lengths,
         "steps": replayed.steps,
         "depth_total": sum(depths),
-        "dense_angle_deg": next((i["angle_deg"] for i in infos if i["angle_deg"] is not None), None),
-        "cutoffs": params["cutoffs"],
+        "dense_angle_deg": next((i["angle_deg"] for i in weighed.infos if i["angle_deg"] is not None), None),
+        "cutoffs": inputs.params["cutoffs"],
         "fallback": any(fallback[row] for fallback in inputs.fallbacks),
-        "ranking_hashes": [info["hash"] for info in infos],
         "generation_hash": ",".join(hashes[row] for hashes in inputs.text_hashes) or None,
         "replay_hash": sha256_json([depths, exhausted, replayed.steps, replayed.topk.tolist()]),
     }
@@ -207,15 +248,9 @@ def _fuse(inputs: _Inputs, params: Mapping[str, Any], query: str, row: int) -> _
         record[f"depth_{kind}"] = sum(depths[c] for c in own) if own else None
         record[f"{kind}_exhausted"] = all(exhausted[c] for c in own) if own else None
     # With several sparse channels the expanded one holds the others' support.
-    sparse = [ranking for ranking, kind in zip(complete, kinds, strict=True) if kind == "sparse"]
-    record["sparse_support"] = max(ranking.size for ranking in sparse) if sparse else None
-    if inputs.original_sparse is not None and not record["fallback"]:
-        original = inputs.original_sparse.docs(row)
-        record["turnover"] = turnover(sparse[0], original)
-        record["rr_change"] = rr_change(sparse[0], original, inputs.relevant.get(query, np.empty(0, np.int32)))
-        record["support_retained"] = support_retained(sparse[0], original)
-    head = fusion.order(channels, own_weights, kappa, depth)
-    return _Fused(record, replayed, head, prefix_tops(fusion.order, channels, own_weights, kappa, k, params["cutoffs"]))
+    support = [length for length, kind in zip(weighed.lengths, kinds, strict=True) if kind == "sparse"]
+    record["sparse_support"] = max(support) if support else None
+    return record
 
 
 def _values(

@@ -21,6 +21,7 @@ from desa_ray.pipeline.collection import CollectionStages, collection_stages, re
 from desa_ray.pipeline.execute import Quiet, present, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
 from desa_ray.pipeline.fusing import FusionWork
+from desa_ray.pipeline.lazy_fusing import LazyFusionWork, check_lazy
 from desa_ray.pipeline.lexical import PostingsWork, TermsWork
 from desa_ray.pipeline.methods import (
     ORIGINAL,
@@ -34,6 +35,7 @@ from desa_ray.pipeline.methods import (
     texts_used,
 )
 from desa_ray.pipeline.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.pipeline.prefixes import FIRST_DEPTH, DensePrefixWork, SparsePrefixWork
 from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.rankings import DenseRankingWork, SparseRankingWork
 from desa_ray.pipeline.selection import selected, selection_stage
@@ -85,6 +87,8 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
         problems += found.problems
     except DesaError as found:
         problems.append(found)
+    if config.ranking == "lazy" and not problems:
+        problems += check_lazy(config, measures_of(config))
     return problems
 
 
@@ -126,6 +130,10 @@ class Builder:
         if self.problems:
             raise Problems(self.problems)
         return self.source
+
+    @property
+    def lazy(self) -> bool:
+        return self.config.ranking == "lazy"
 
     @cached_property
     def measures(self) -> list[str]:
@@ -238,11 +246,12 @@ class Builder:
                 inputs[source] = self._text_vectors(source, text)
             else:
                 inputs[source] = self._lexical(source, text, used if text else 0, numbers)
-        shape = (scorer_pool(config), cluster.shard_queries, cluster.memory_gb)
+        scorers, memory = scorer_pool(config), cluster.memory_gb
         if channel.kind == "dense":
             inputs["vectors"] = self._vectors()
             params["scoring"] = config.encoder.scoring
-            work = DenseRankingWork(*shape)
+            complete = DenseRankingWork(scorers, cluster.shard_queries, memory)
+            prefix = DensePrefixWork(scorers, memory)
         else:
             inputs["postings"] = Stage(
                 "postings",
@@ -253,9 +262,12 @@ class Builder:
                 collection.documents.label,
             )
             params |= {"k1": config.sparse.k1, "b": config.sparse.b}
-            work = SparseRankingWork(*shape)
+            complete = SparseRankingWork(scorers, cluster.shard_queries, memory)
+            prefix = SparsePrefixWork(scorers, cluster.shard_queries)
         label = f"{channel.kind} {channel.operator}" + (f" {generation.label}" if generation else "")
-        return Stage("ranking", 1, params, work, inputs, label)
+        if self.lazy:
+            return Stage("prefix", 1, params | {"depth": max(FIRST_DEPTH, *CUTOFFS)}, prefix, inputs, label)
+        return Stage("ranking", 1, params, complete, inputs, label)
 
     def _fused(self, method: MethodConfig, draw: int) -> Stage:
         config, collection = self.config, self.collection
@@ -265,9 +277,9 @@ class Builder:
         for channel in method.channels:
             inputs[f"channel:{channel.name}"] = self._ranking(method, channel, draw)
         sparse = [channel for channel in method.channels if channel.kind == "sparse"]
-        if len(sparse) == 1 and any(needs_text(channel) for channel in method.channels):
+        if len(sparse) == 1 and any(needs_text(channel) for channel in method.channels) and not self.lazy:
             inputs["original_sparse"] = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
-        params = {
+        params: dict[str, Any] = {
             "channels": [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels],
             "fusion": method.fusion,
             "weighting": method.weighting,
@@ -279,4 +291,7 @@ class Builder:
             "run_depth": config.evaluation.run_depth,
         }
         work = FusionWork(replay_pool(config), config.cluster.shard_queries)
+        if self.lazy:
+            params["ranking"] = "lazy"
+            work = LazyFusionWork(work.pool, work.shard_queries)
         return Stage("fusion", 2, params, work, inputs, f"{method.name} draw {draw} kappa {config.fusion.kappa}")

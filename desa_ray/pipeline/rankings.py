@@ -6,7 +6,7 @@ weights, so a sweep over those reads it and ranks nothing again.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -19,10 +19,11 @@ from desa_ray.core.ranking import complete_order, exact_scores, float32_scores, 
 from desa_ray.engines.bm25 import BM25
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
+from desa_ray.pipeline.kernels import compile_kernels
 from desa_ray.pipeline.lexical import read_postings, read_terms
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.pipeline.vectors import corpus_shard, text_vectors
-from desa_ray.store.artifacts import Store
+from desa_ray.store.artifacts import Artifact, Store
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
 
@@ -35,12 +36,14 @@ QUERIES = pl.Schema(
         "score_2": pl.Float64,
     }
 )
+BYTES_A_DOCUMENT = 16  # of a ranking in the making: score, order, what is written, and as much again in between
 
 
 class Scratch:
     """What a scoring worker keeps between shards: its last inputs, read and verified once."""
 
     def __init__(self) -> None:
+        compile_kernels()
         self.kept: dict[str, Any] = {}
 
     def get(self, name: str, read: Any) -> Any:
@@ -53,11 +56,48 @@ class Scratch:
 
 @dataclass(frozen=True)
 class RankedQuery:
-    """One ranking: documents int32 best first, its two best scores, and the angle of the dense operator."""
+    """One ranking, or its beginning.
+
+    Attributes:
+        docs: int32, best first.
+        length: how long the ranking is; more than `docs` holds for a prefix.
+        top: its two best scores.
+        angle_deg: the angle of the dense operator.
+    """
 
     docs: np.ndarray
+    length: int
     top: tuple[float | None, float | None]
     angle_deg: float | None = None
+
+
+def write_ranked(artifact: Artifact, parts: Sequence[str], ranked: Sequence[RankedQuery]) -> None:
+    """Writes rankings, or prefixes, of consecutive queries: `parts` name their documents and their table."""
+    docs = [np.ascontiguousarray(query.docs, "<i4") for query in ranked]
+    table = {
+        "length": [query.length for query in ranked],
+        "hash": [hashlib.sha256(d.tobytes()).hexdigest() for d in docs],
+        "angle_deg": [query.angle_deg for query in ranked],
+        "score_1": [query.top[0] for query in ranked],
+        "score_2": [query.top[1] for query in ranked],
+    }
+    write_array(artifact, parts[0], np.concatenate(docs) if docs else np.empty(0, "<i4"))
+    write_table(artifact, parts[1], pl.DataFrame(table, QUERIES), QUERIES)
+
+
+def finish_ranked(artifact: Artifact, shards: Sequence[Shard]) -> Finished:
+    """Content and counts of what `write_ranked` wrote, by query, however the queries were cut."""
+    hasher = RowHasher(QUERIES)
+    items = 0
+    for shard in shards:
+        table = read_table(artifact, shard.parts[1], QUERIES)
+        hasher.update(table)
+        items += int(table["length"].sum())
+    return Finished(hasher.hexdigest(), {"rows": shards[-1].stop, "items": items})
+
+
+def queries_in(store: Store, stage: Stage) -> int:
+    return stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
 
 
 @dataclass(frozen=True)
@@ -67,34 +107,18 @@ class _RankingWork:
     memory_gb: float
 
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
-        return {"bounds": bounds(rows, self.shard_queries)}
+        # One shard's scores, orders and what is written of them fit into the budget together.
+        fitting = int(self.memory_gb * 2**30 / BYTES_A_DOCUMENT / max(1, self.documents(store, stage)))
+        return {"bounds": bounds(queries_in(store, stage), max(1, min(self.shard_queries, fitting)))}
+
+    def documents(self, store: Store, stage: Stage) -> int:
+        raise NotImplementedError
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        hasher = RowHasher(QUERIES)
-        artifact = stage.artifact(store)
-        items = 0
-        for shard in self.shards(layout):
-            table = read_table(artifact, shard.parts[1], QUERIES)
-            hasher.update(table)
-            items += int(table["length"].sum())
-        return Finished(hasher.hexdigest(), {"rows": layout["bounds"][-1], "items": items})
-
-    def write(self, store: Store, stage: Stage, shard: Shard, ranked: list[RankedQuery]) -> None:
-        artifact = stage.artifact(store)
-        docs = [np.ascontiguousarray(query.docs, "<i4") for query in ranked]
-        table = {
-            "length": [len(d) for d in docs],
-            "hash": [hashlib.sha256(d.tobytes()).hexdigest() for d in docs],
-            "angle_deg": [query.angle_deg for query in ranked],
-            "score_1": [query.top[0] for query in ranked],
-            "score_2": [query.top[1] for query in ranked],
-        }
-        write_array(artifact, shard.parts[0], np.concatenate(docs) if docs else np.empty(0, "<i4"))
-        write_table(artifact, shard.parts[1], pl.DataFrame(table, QUERIES), QUERIES)
+        return finish_ranked(stage.artifact(store), self.shards(layout))
 
 
 def own_documents(scratch: Scratch, store: Store, stage: Stage) -> dict[int, int]:
@@ -131,58 +155,83 @@ class DenseRankingWork(_RankingWork):
     Inputs: `vectors`, one text-vector stage a text source under its name, `queries`.
     """
 
+    def documents(self, store: Store, stage: Stage) -> int:
+        return corpus_size(store, stage.inputs["vectors"])
+
     def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
-        operator = DENSE_OPERATORS[stage.params["operator"]]
-        rows = slice(shard.start, shard.stop)
-        given: dict[str, np.ndarray] = {}
-        for source in {"query", *operator.texts}:
-            text_stage = stage.inputs[source]
-            vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(store, text_stage))
-            given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
-        expanded, diagnostics = operator.function(given, **_options(stage))
-        angles = diagnostics.get("angle_deg")
-        fell_back = np.array(fallbacks(engine, store, stage)[rows], bool)
-        expanded[fell_back] = given["query"][fell_back]
+        rows = range(shard.start, shard.stop)
+        queries, angles = dense_queries(engine, store, stage, rows)
         own = own_documents(engine, store, stage)
+        total = self.documents(store, stage)
+        scores = np.empty((len(rows), total), np.float32)
+        for first, part in dense_scores(engine, store, stage, queries, self.memory_gb):
+            scores[:, first : first + part.shape[1]] = part
         ranked: list[RankedQuery] = []
-        for first, scores in self._score(engine, store, stage, expanded):
-            order = complete_order(scores)
-            for offset in range(len(order)):
-                local = first + offset
-                docs = order[offset]
-                if (shard.start + local) in own:
-                    docs = docs[docs != own[shard.start + local]]
-                top = [*(float(scores[offset, number]) for number in docs[:2]), None, None]
-                angle = None if angles is None or fell_back[local] else float(angles[local])
-                ranked.append(RankedQuery(docs, (top[0], top[1]), angle))
-        self.write(store, stage, shard, ranked)
+        for offset, row in enumerate(rows):
+            (docs,) = complete_order(scores[offset : offset + 1])
+            if row in own:
+                docs = docs[docs != own[row]]
+            top = [*(float(scores[offset, number]) for number in docs[:2]), None, None]
+            ranked.append(RankedQuery(docs, docs.size, (top[0], top[1]), angles[offset]))
+        write_ranked(stage.artifact(store), shard.parts, ranked)
 
-    def _score(self, engine: Scratch, store: Store, stage: Stage, queries: np.ndarray):
-        """Yields (first row, float32 scores [rows, N]) in blocks of queries within the memory budget."""
-        vectors = stage.inputs["vectors"]
-        shards = vectors.work.shards(stored_layout(store, vectors))
-        total = shards[-1].stop
-        rows = max(1, int(self.memory_gb * 2**30 / max(1, total) / 16))
-        exact = stage.params["scoring"] == "int26"
-        prepared = quantise(queries) if exact else queries
-        score: Callable[..., np.ndarray] = exact_scores if exact else float32_scores
-        small = total * queries.shape[1] * 8 <= self.memory_gb * 2**29
-        for first in range(0, len(queries), rows):
-            block = prepared[first : first + rows]
-            scores = np.empty((len(block), total), np.float32)
-            for part in shards:
-                documents = self._documents(engine, store, vectors, part, exact, keep=small)
-                scores[:, part.start : part.stop] = score(block, documents)
-            yield first, scores
 
-    @staticmethod
-    def _documents(scratch: Scratch, store: Store, vectors: Stage, part: Shard, exact: bool, keep: bool) -> np.ndarray:
-        """A shard's vectors, quantised where scoring is exact; a small corpus is prepared once a worker."""
-        kept = scratch.get(f"vectors {vectors.key.digest} {exact}", dict) if keep else {}
-        if part.number not in kept:
-            documents = corpus_shard(store, vectors, part)
-            kept[part.number] = quantise(documents) if exact else documents
-        return kept[part.number]
+def corpus_size(store: Store, vectors: Stage) -> int:
+    return stored_layout(store, vectors)["bounds"][-1]
+
+
+def dense_queries(
+    engine: Scratch, store: Store, stage: Stage, rows: Sequence[int]
+) -> tuple[np.ndarray, list[float | None]]:
+    """Expanded query vectors float32 [rows, D] and the operator's angles; a fallback is the original query."""
+    operator = DENSE_OPERATORS[stage.params["operator"]]
+    given: dict[str, np.ndarray] = {}
+    for source in {"query", *operator.texts}:
+        text_stage = stage.inputs[source]
+        vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(store, text_stage))
+        given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
+    expanded, diagnostics = operator.function(given, **_options(stage))
+    all_fell_back = fallbacks(engine, store, stage)
+    fell_back = np.array([all_fell_back[row] for row in rows], bool)
+    expanded[fell_back] = given["query"][fell_back]
+    found = diagnostics.get("angle_deg")
+    angles = [None if found is None or fell_back[i] else float(found[i]) for i in range(len(rows))]
+    return expanded, angles
+
+
+def dense_scores(
+    engine: Scratch,
+    store: Store,
+    stage: Stage,
+    queries: np.ndarray,
+    memory_gb: float,
+    start: int = 0,
+    stop: int | None = None,
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (first document, float32 scores [queries, n]) for blocks of the documents start..stop, in their order.
+
+    Vectors stream past a shard at a time; a corpus whose prepared vectors take less than half of the budget stays
+    prepared in the worker. `start` and `stop` lie on the edges of vector shards.
+    """
+    vectors = stage.inputs["vectors"]
+    shards = vectors.work.shards(stored_layout(store, vectors))
+    exact = stage.params["scoring"] == "int26"
+    prepared = quantise(queries) if exact else queries
+    score: Callable[..., np.ndarray] = exact_scores if exact else float32_scores
+    keep = shards[-1].stop * queries.shape[1] * 8 <= memory_gb * 2**29
+    kept = engine.get(f"vectors {vectors.key.digest} {exact}", dict) if keep else {}
+    block = max(256, int(memory_gb * 2**27 / 8 / (queries.shape[1] + 2 * len(queries))))
+    for part in shards:
+        if part.start < start or part.stop > (stop or part.stop):
+            continue
+        documents = kept[part.number] if part.number in kept else corpus_shard(store, vectors, part)
+        for first in range(0, len(documents), block):
+            piece = documents[first : first + block]
+            if exact and piece.dtype == np.float32:
+                piece = quantise(piece)
+            if keep and len(piece) == len(documents):
+                kept[part.number] = piece
+            yield part.start + first, score(prepared, piece)
 
 
 @dataclass(frozen=True)
@@ -192,46 +241,62 @@ class SparseRankingWork(_RankingWork):
     Inputs: `postings`, one terms stage a text source under its name, `queries`.
     """
 
+    def documents(self, store: Store, stage: Stage) -> int:
+        return stage.inputs["postings"].artifact(store).manifest()["counts"]["documents"]
+
     def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
-        operator = SPARSE_OPERATORS[stage.params["operator"]]
-        k1, b = stage.params["k1"], stage.params["b"]
-        postings = stage.inputs["postings"]
-        scorer = engine.get(
-            f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(store, postings), k1=k1, b=b)
-        )
-        terms = {
-            source: engine.get(
-                stage.inputs[source].key.digest, lambda source=source: read_terms(store, stage.inputs[source])
-            )
-            for source in {"query", *operator.texts}
-        }
-        fell_back = fallbacks(engine, store, stage)
         own = own_documents(engine, store, stage)
-        original, options = SPARSE_OPERATORS["original"], _options(stage)
         ranked: list[RankedQuery] = []
         for row in range(shard.start, shard.stop):
-            used, numbers = (original, {}) if fell_back[row] else (operator, options)
-            hits = {source: Scored(*scorer.scores(terms[source][row])) for source in used.texts}
-            scored = used.function(hits, **numbers)
-            docs, values = scored.docs, scored.scores
-            if row in own:
-                docs, values = docs[docs != own[row]], values[docs != own[row]]
+            scored = sparse_hits(engine, store, stage, row)
+            docs, values = without(scored, own.get(row))
             order = sparse_order(docs, values)
             best = [*np.sort(values)[::-1][:2].astype(float).tolist(), None, None]
-            ranked.append(RankedQuery(order, (best[0], best[1])))
-        self.write(store, stage, shard, ranked)
+            ranked.append(RankedQuery(order, order.size, (best[0], best[1])))
+        write_ranked(stage.artifact(store), shard.parts, ranked)
+
+
+def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and scores of a hit list without one document."""
+    if document is None:
+        return hits.docs, hits.scores
+    kept = hits.docs != document
+    return hits.docs[kept], hits.scores[kept]
+
+
+def sparse_hits(
+    engine: Scratch, store: Store, stage: Stage, row: int, start: int = 0, stop: int | None = None
+) -> Scored:
+    """The channel's hits of a query among the documents start..stop, scored; a fallback is the original query's."""
+    operator = SPARSE_OPERATORS[stage.params["operator"]]
+    k1, b = stage.params["k1"], stage.params["b"]
+    postings = stage.inputs["postings"]
+    scorer = engine.get(
+        f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(store, postings), k1=k1, b=b)
+    )
+    used, numbers = operator, _options(stage)
+    if fallbacks(engine, store, stage)[row]:
+        used, numbers = SPARSE_OPERATORS["original"], {}
+    hits = {}
+    for source in used.texts:
+        texts = stage.inputs[source]
+        terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(store, texts))
+        hits[source] = Scored(*scorer.scores(terms[row], start, stop))
+    return used.function(hits, **numbers)
 
 
 @dataclass
 class Rankings:
-    """Reads a ranking stage row by row; parts are opened when first used."""
+    """Reads a ranking or prefix stage row by row; parts are opened when first used."""
 
     store: Store
     stage: Stage
     _open: dict[int, tuple[np.ndarray, np.ndarray, pl.DataFrame]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.shards: list[Shard] = list(self.stage.work.shards(stored_layout(self.store, self.stage)))
+        work: Any = self.stage.work
+        read = getattr(work, "ranked_shards", work.shards)
+        self.shards: list[Shard] = list(read(stored_layout(self.store, self.stage)))
         self.starts = np.array([shard.start for shard in self.shards])
 
     def _part(self, row: int) -> tuple[Shard, np.ndarray, np.ndarray, pl.DataFrame]:
@@ -240,12 +305,13 @@ class Rankings:
         if number not in self._open:
             artifact = self.stage.artifact(self.store)
             table = read_table(artifact, shard.parts[1], QUERIES)
-            edges = np.concatenate([[0], np.cumsum(table["length"].to_numpy())])
+            held = table["length"].clip(upper_bound=self.stage.params.get("depth"))
+            edges = np.concatenate([[0], np.cumsum(held.to_numpy())])
             self._open[number] = (read_array(artifact, shard.parts[0]), edges, table)
         return shard, *self._open[number]
 
     def docs(self, row: int) -> np.ndarray:
-        """The ranking of a query: document numbers int32, best first."""
+        """The ranking of a query, or its prefix: document numbers int32, best first."""
         shard, docs, edges, _ = self._part(row)
         return docs[edges[row - shard.start] : edges[row - shard.start + 1]]
 

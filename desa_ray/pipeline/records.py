@@ -203,6 +203,7 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
     shown: Mapping[str, Any] = labels(cell) | {"kappa": int(kappa) if kappa.denominator == 1 else str(kappa)}
     return {
         **shown,
+        "ranking": cell.config.ranking,
         "n_queries": records["query_id"].n_unique(),
         "draws": len(cell.fused),
         "fallbacks": int(records["fallback"].sum()),

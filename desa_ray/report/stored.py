@@ -42,6 +42,9 @@ class StoredFusion:
     def __init__(self, store: Store, digest: str):
         self.store = store
         self.key = self._find("fusion", digest)
+        if self.key.params.get("ranking") == "lazy":
+            mend = "run the cell again with ranking=complete"
+            raise DesaError("a lazy run keeps no complete rankings", where=f"fusion {digest[:12]}", mend=mend)
         self.queries = self._table("queries", self.key.inputs["queries"])
         self.corpus = self._table("corpus", self.key.inputs["corpus"])
         self.qrels = self._table("qrels", self.key.inputs["qrels"])

@@ -1,0 +1,71 @@
+"""Every numba kernel of a run, compiled once a machine.
+
+numba keeps what it compiled beside the sources (or in the user's cache folder). Workers that start together would all
+find nothing there and all compile; so each one first calls every kernel on a few numbers under a lock that the machine
+shares: the first compiles, the others load. The calls use the argument types of real runs, which a test holds them to:
+a run after this compiles nothing more.
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from desa_ray.core.expansion import contextual, residual
+from desa_ray.core.fusion import fuse_order
+from desa_ray.core.prefix import Selection
+from desa_ray.core.ranking import complete_order
+from desa_ray.core.replay import replay, replay_prefixes
+from desa_ray.engines.bm25 import BM25
+from desa_ray.engines.postings import Postings
+
+
+@cache
+def compile_kernels() -> None:
+    """Compiles or loads all kernels, one process of the machine's at a time; nothing the second time in a process."""
+    with _alone():
+        texts = np.ones((1, 2, 3), np.float32)
+        residual(np.ones((1, 3), np.float32), texts)
+        contextual(texts)
+        scores = np.array([[0.5, 0.25]], np.float32)
+        (order,) = complete_order(scores)
+        Selection(1, 1, 2).add(scores, 0)
+        weights, kappa = [Fraction(1), Fraction(1)], Fraction(60)
+        fuse_order([order, order], weights, kappa)
+        replay([order, order], weights, kappa, 1)
+        replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)
+        _one_document().scores([])
+
+
+def _one_document() -> BM25:
+    """A scorer of one document that holds one word."""
+    return BM25(
+        Postings(
+            terms=np.frombuffer(b"a", np.uint8),
+            term_offsets=np.array([0, 1]),
+            indptr=np.array([0, 1]),
+            docs=np.zeros(1, np.int32),
+            freqs=np.ones(1, np.int32),
+            norms=np.ones(1, np.uint8),
+            doc_count=1,
+            sum_total_term_freq=1,
+        )
+    )
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Holds this user's lock on this machine; it ends with the process at the latest."""
+    path = Path(tempfile.gettempdir()) / f"desa-kernels-{os.getuid()}.lock"
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

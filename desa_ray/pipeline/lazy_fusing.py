@@ -1,0 +1,112 @@
+"""Fusion of prefixes: the certified top and its depths without complete rankings, the paper's online ranked access.
+
+Every query is replayed on what is held of its channels; the queries whose top is not certain yet get prefixes twice as
+deep, all of a shard's queries together, until none is left. What comes out is what complete rankings give, since the
+replay never looks behind its certification depth. Complete rankings alone give the mechanism diagnostics and the
+hashes of whole rankings; these stay null. The fused run ends where certainty does: at the top that the measures need.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from desa_ray.config import RunConfig
+from desa_ray.core.cutoffs import prefix_tops
+from desa_ray.core.fusions import FUSIONS
+from desa_ray.core.metrics import depth_needed
+from desa_ray.core.replay import Replay, replay_prefixes
+from desa_ray.errors import DesaError
+from desa_ray.pipeline.fusing import Fused, FusionWork, Inputs, Weighed, query_record
+from desa_ray.pipeline.prefixes import deepened
+
+MOST_CERTIFIED = 1000  # documents that a lazy run certifies at most; a longer head is cheaper from complete rankings
+GROWTH = 2
+
+
+def check_lazy(config: RunConfig, measures: Sequence[str]) -> list[DesaError]:
+    """What a configuration asks for that only complete rankings give."""
+    found: list[DesaError] = []
+    mend = "use ranking=complete"
+    for name in measures:
+        depth = depth_needed([name])
+        if depth is None or depth > MOST_CERTIFIED:
+            reads = "the whole ranking" if depth is None else f"{depth} documents"
+            what = f"measure {name!r} reads {reads}, a lazy run certifies at most {MOST_CERTIFIED}"
+            found.append(DesaError(what, where="evaluation.measures", mend=mend))
+    if config.fusion.k > MOST_CERTIFIED:
+        what = f"k is {config.fusion.k}, a lazy run certifies at most {MOST_CERTIFIED} documents"
+        found.append(DesaError(what, where="fusion.k", mend=mend))
+    if config.method.fusion != "rrf" and config.method.prefix is None:
+        what = f"fusion {config.method.fusion!r} reads complete rankings"
+        found.append(DesaError(what, where=f"method {config.method.name}", mend=f"{mend}, or give the method a prefix"))
+    if config.encoder.scoring != "int26" and any(channel.kind == "dense" for channel in config.method.channels):
+        what = f"scoring {config.encoder.scoring!r} differs between batches, so prefixes would not fit together"
+        found.append(DesaError(what, where="encoder.scoring", mend="use encoder.scoring=int26, or ranking=complete"))
+    return found
+
+
+@dataclass(frozen=True)
+class LazyFusionWork(FusionWork):
+    """As `FusionWork`, from prefix stages instead of ranking stages."""
+
+    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[Fused]:
+        states = {row: _State(inputs, row) for row in rows}
+        while unsure := [state for state in states.values() if not state.certify()]:
+            for c, stage in enumerate(inputs.channels):
+                for depth in sorted({state.depth for state in unsure}):
+                    asking = [s.row for s in unsure if s.depth == depth and s.lists[c].size < s.weighed.lengths[c]]
+                    if not asking:
+                        continue
+                    for row, docs in deepened(inputs.scratch, inputs.store, stage, asking, GROWTH * depth).items():
+                        states[row].lists[c] = docs
+            for state in unsure:
+                state.depth *= GROWTH
+        return [_fused(inputs, states[row], query) for row, query in zip(rows, queries, strict=True)]
+
+
+class _State:
+    """One query: what is held of its channels, and what was found with it."""
+
+    def __init__(self, inputs: Inputs, row: int):
+        self.row, self.params, self.weighed = row, inputs.params, Weighed(inputs, row)
+        self.lists: list[np.ndarray] = [ranking.docs(row) for ranking in inputs.rankings]
+        self.depth: int = min(stage.params["depth"] for stage in inputs.channels)
+        self.replayed: Replay | None = None
+        self.head: Replay | None = None
+
+    def certify(self) -> bool:
+        """Replays for the top k, and for what the measures look at; says whether both are certain."""
+        measured = depth_needed(self.params["measures"])
+        assert measured is not None, "a measure of whole rankings"
+        k = self.params["k"]
+        self.replayed = self._replay(k)
+        if self.replayed is not None:
+            self.head = self._replay(measured) if measured > k else self.replayed
+        return self.replayed is not None and self.head is not None
+
+    def channels(self) -> list[np.ndarray]:
+        """What is held of the channels in use, cut where the method cuts them."""
+        lengths = self.weighed.cut_lengths
+        return self.weighed.used([docs[:length] for docs, length in zip(self.lists, lengths, strict=True)])
+
+    def _replay(self, k: int) -> Replay | None:
+        channels, lengths = self.channels(), self.weighed.used(self.weighed.cut_lengths)
+        kappa, weights = Fraction(self.params["kappa"]), self.weighed.weights
+        if [docs.size for docs in channels] == lengths:
+            return FUSIONS[self.params["fusion"]].replay(channels, weights, kappa, k)
+        if self.params["fusion"] != "rrf":
+            return None
+        return replay_prefixes(channels, lengths, weights, kappa, k)
+
+
+def _fused(inputs: Inputs, state: _State, query: str) -> Fused:
+    replayed, head, params = state.replayed, state.head, state.params
+    assert replayed is not None
+    assert head is not None
+    record = query_record(inputs, state.row, query, state.weighed, replayed)
+    order = FUSIONS[params["fusion"]].order
+    kappa, weights = Fraction(params["kappa"]), state.weighed.weights
+    tops = prefix_tops(order, state.channels(), weights, kappa, params["k"], params["cutoffs"])
+    return Fused(record, replayed, head.topk, tops)

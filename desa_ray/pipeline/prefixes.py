@@ -1,0 +1,209 @@
+"""Ranked prefixes: what lazy retrieval keeps of a channel instead of its complete ranking.
+
+A prefix artifact holds the first `depth` documents of every query's ranking, exact scores, ties by number, and how long
+the ranking is. Like a ranking it knows no kappa and no weight. Dense scores are computed a group of documents at a
+time, by whichever worker takes the group: each keeps its own best, `finish` merges them, and no process ever holds a
+score for every document. Sparse lists are scored a range of documents at a time, for one query after another.
+
+Where a fusion finds a prefix too short, `deepened` makes the one twice as deep, for the queries that need it, and keeps
+it in the store under the depth and the query: another kappa finds it there. What a prefix holds depends on its depth
+alone, never on groups, blocks, workers, or on who asked for it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from desa_ray.core.operators import SPARSE_OPERATORS
+from desa_ray.core.prefix import Keys, Selection, best_hits, documents_of, scores_of
+from desa_ray.pipeline.rankings import (
+    RankedQuery,
+    Scratch,
+    corpus_size,
+    dense_queries,
+    dense_scores,
+    finish_ranked,
+    own_documents,
+    queries_in,
+    sparse_hits,
+    without,
+    write_ranked,
+)
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
+from desa_ray.store.artifacts import Store
+from desa_ray.store.tables import read_array, write_array
+
+FIRST_DEPTH = 4096  # at least the largest cutoff of the diagnostics
+GROUP_DOCUMENTS = 1 << 16  # documents a group, or as many as make 64 groups of the whole
+BLOCK_QUERIES = 512  # queries whose dense scores are selected from together
+RANGE_DOCUMENTS = 1 << 20  # documents whose BM25 scores are held at once
+
+
+@dataclass(frozen=True)
+class DensePrefixWork:
+    """Operator, exact scores, selection. One shard a group of documents and block of queries.
+
+    Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.prefix`); `angles-*.npy` of a
+    block; and, merged by `finish`, what `desa_ray.pipeline.rankings` writes of rankings.
+    """
+
+    pool: Pool
+    memory_gb: float
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        vectors = stage.inputs["vectors"]
+        edges = stored_layout(store, vectors)["bounds"]
+        size = max(GROUP_DOCUMENTS, -(-edges[-1] // 64))
+        groups = [edges[0]]
+        for edge, following in pairwise(edges[1:]):
+            if following - groups[-1] > size:
+                groups.append(edge)
+        return {"groups": [*groups, edges[-1]], "bounds": bounds(queries_in(store, stage), BLOCK_QUERIES)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        blocks = len(layout["bounds"]) - 1
+        found = []
+        for group, (start, stop) in enumerate(pairwise(layout["groups"])):
+            for block in range(blocks):
+                parts = (f"keys-{group:05d}-{block:05d}.npy", *([f"angles-{block:05d}.npy"] if group == 0 else []))
+                found.append(Shard(group * blocks + block, start, stop, parts))
+        return found
+
+    def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        """The merged parts, by query."""
+        return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
+
+    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
+        artifact = stage.artifact(store)
+        blocks = self.ranked_shards(stored_layout(store, stage))
+        block = blocks[shard.number % len(blocks)]
+        rows = range(block.start, block.stop)
+        queries, angles = dense_queries(engine, store, stage, rows)
+        # One more than the prefix: the query's own document may have to go.
+        depth = stage.params["depth"] + bool(stage.params["exclude_self"])
+        chosen = Selection(len(rows), depth, shard.stop - shard.start)
+        for first, scores in dense_scores(engine, store, stage, queries, self.memory_gb, shard.start, shard.stop):
+            chosen.add(scores, first)
+        kept = np.empty((len(rows), min(depth, shard.stop - shard.start)), np.uint64)
+        for offset in range(len(rows)):
+            kept[offset] = chosen.keys(offset)
+        write_array(artifact, shard.parts[0], kept)
+        for part in shard.parts[1:]:
+            write_array(artifact, part, np.array([np.nan if a is None else a for a in angles]))
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        artifact = stage.artifact(store)
+        blocks = self.ranked_shards(layout)
+        own = own_documents(Scratch(), store, stage)
+        groups = len(layout["groups"]) - 1
+        for number, block in enumerate(blocks):
+            parts = [read_array(artifact, f"keys-{group:05d}-{number:05d}.npy") for group in range(groups)]
+            angles = read_array(artifact, f"angles-{number:05d}.npy")
+            ranked = []
+            for offset, row in enumerate(range(block.start, block.stop)):
+                keys = np.sort(np.concatenate([part[offset] for part in parts])) if groups > 1 else parts[0][offset]
+                angle = None if np.isnan(angles[offset]) else float(angles[offset])
+                ranked.append(_dense(keys, layout["groups"][-1], stage.params["depth"], own.get(row), angle))
+            write_ranked(artifact, block.parts, ranked)
+        return finish_ranked(artifact, blocks)
+
+    def prefixes(
+        self, engine: Scratch, store: Store, stage: Stage, rows: Sequence[int], depth: int
+    ) -> list[np.ndarray]:
+        """The first `depth` documents of some queries, scored anew."""
+        own = own_documents(engine, store, stage)
+        total = corpus_size(store, stage.inputs["vectors"])
+        fitting = max(1, int(self.memory_gb * 2**28 / (8 * min(2 * depth, total))))
+        found: list[np.ndarray] = []
+        for begin in range(0, len(rows), fitting):
+            some = rows[begin : begin + fitting]
+            queries, _ = dense_queries(engine, store, stage, some)
+            chosen = Selection(len(some), depth + 1, total)
+            for first, scores in dense_scores(engine, store, stage, queries, self.memory_gb):
+                chosen.add(scores, first)
+            found += [_dense(chosen.keys(i), total, depth, own.get(row), None).docs for i, row in enumerate(some)]
+        return found
+
+
+def _dense(keys: Keys, total: int, depth: int, own: int | None, angle: float | None) -> RankedQuery:
+    """A query's prefix from the best keys of all documents."""
+    docs, scores = documents_of(keys), scores_of(keys)
+    if own is not None:
+        docs, scores = docs[docs != own], scores[docs != own]
+    top = [*(float(score) for score in scores[:2]), None, None]
+    return RankedQuery(docs[:depth], total - (own is not None), (top[0], top[1]), angle)
+
+
+@dataclass(frozen=True)
+class SparsePrefixWork:
+    """BM25 lists of each text source, operator, selection. Parts as a ranking's."""
+
+    pool: Pool
+    shard_queries: int
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(queries_in(store, stage), self.shard_queries)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
+
+    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
+        rows = range(shard.start, shard.stop)
+        ranked = [_sparse(engine, store, stage, row, stage.params["depth"]) for row in rows]
+        write_ranked(stage.artifact(store), shard.parts, ranked)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return finish_ranked(stage.artifact(store), self.shards(layout))
+
+    def prefixes(
+        self, engine: Scratch, store: Store, stage: Stage, rows: Sequence[int], depth: int
+    ) -> list[np.ndarray]:
+        """The first `depth` documents of some queries, scored anew."""
+        return [_sparse(engine, store, stage, row, depth).docs for row in rows]
+
+
+def _sparse(engine: Scratch, store: Store, stage: Stage, row: int, depth: int) -> RankedQuery:
+    own = own_documents(engine, store, stage).get(row)
+    docs, scores, length = np.empty(0, np.int32), np.empty(0, np.float64), 0
+    for start, stop in _ranges(store, stage):
+        hits = sparse_hits(engine, store, stage, row, start, stop)
+        part_docs, part_scores = without(hits, own)
+        length += part_docs.size
+        best = np.sort(best_hits(part_docs, part_scores, depth)[0])  # hit lists ascend by number
+        part_scores = part_scores[np.searchsorted(part_docs, best)]
+        docs, scores = np.concatenate([docs, best]), np.concatenate([scores, part_scores])
+    docs, scores = best_hits(docs, scores, depth)
+    top = [*(float(score) for score in scores[:2]), None, None]
+    return RankedQuery(docs, length, (top[0], top[1]))
+
+
+def _ranges(store: Store, stage: Stage) -> Iterator[tuple[int, int]]:
+    """The ranges of documents that are scored one after another; one where the operator looks at whole lists."""
+    total = stage.inputs["postings"].artifact(store).manifest()["counts"]["documents"]
+    size = RANGE_DOCUMENTS if SPARSE_OPERATORS[stage.params["operator"]].local else max(1, total)
+    return pairwise(bounds(total, size))
+
+
+def deepened(engine: Scratch, store: Store, stage: Stage, rows: Sequence[int], depth: int) -> dict[int, np.ndarray]:
+    """Query row -> its first `depth` documents (all, where there are fewer), from the store or scored and put there.
+
+    The place is an artifact of its own without a manifest: a part a query, as complete as it was ever asked for.
+    """
+    inputs = {role: source.artifact(store).manifest()["content"] for role, source in stage.inputs.items()}
+    deep = replace(stage, name="prefix_deep", params={**stage.params, "depth": depth, "contents": inputs})
+    artifact = deep.artifact(store)
+    found = {row: read_array(artifact, _name(row)) for row in rows if artifact.has_part(_name(row))}
+    missing = [row for row in rows if row not in found]
+    if missing:
+        work: Any = stage.work
+        for row, docs in zip(missing, work.prefixes(engine, store, stage, missing, depth), strict=True):
+            write_array(artifact, _name(row), np.ascontiguousarray(docs, "<i4"))
+            found[row] = docs
+    return found
+
+
+def _name(row: int) -> str:
+    return f"docs-{row:07d}.npy"

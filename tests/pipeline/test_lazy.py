@@ -1,0 +1,145 @@
+"""Lazy retrieval gives the records of complete rankings, makes none, and keeps what it scored for the next kappa."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
+
+import desa_ray.pipeline.graph as graph_module
+import desa_ray.pipeline.prefixes as prefixes_module
+from desa_ray.config import RunConfig, parse
+from desa_ray.errors import Problems
+from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
+from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.graph import Builder, Cell
+from desa_ray.pipeline.records import cell_records
+from desa_ray.store.artifacts import Store
+from jobs.settings import RUN_KEYS
+from tests.desa_fixtures import dataset, summaries
+
+COMPLETE_ONLY = ["ranking_hashes", "turnover", "rr_change", "support_retained"]
+OWN_KEYS = ["fusion_key", "config_hash"]  # a lazy fusion is another artifact, and says so
+METHODS = ("original", "desa", "qudar_weighted", "qudar_top1000", "sparse_only", "relaxed_count", "bm25")
+
+
+def typed(*overrides: str) -> RunConfig:
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        plain = OmegaConf.to_container(compose("config", list(overrides)), resolve=True)
+    return parse({key: plain[key] for key in RUN_KEYS})
+
+
+def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[str]]:
+    """A cell, its records and the names of the stages that had to be computed."""
+    store = Store(str(home / "store"))
+    cell = Builder(config, store, home).cell()
+    executor = SerialExecutor(store.files.root)
+    todo = list(schedule(missing(store, cell.targets)))
+    for stage in todo:
+        run_stage(store, stage, executor, Quiet())
+    executor.close()
+    return cell, cell_records(store, cell), [stage.name for stage in todo]
+
+
+def assert_same(complete: pl.DataFrame, lazy: pl.DataFrame) -> None:
+    assert lazy.schema == complete.schema
+    assert lazy.drop(COMPLETE_ONLY + OWN_KEYS).equals(complete.drop(COMPLETE_ONLY + OWN_KEYS), null_equal=True)
+    assert all(lazy[name].null_count() == lazy.height for name in COMPLETE_ONLY)
+    assert complete["ranking_hashes"].null_count() == 0
+
+
+@pytest.fixture
+def shallow(monkeypatch) -> None:
+    """Prefixes so short that most queries need deeper ones, groups and ranges so small that there are many."""
+    monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
+    monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
+    monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", 64)
+    monkeypatch.setattr(prefixes_module, "BLOCK_QUERIES", 17)
+    monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", 90)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lazy_records_are_those_of_complete_rankings(method, scifact_slice, warm_home, shallow):
+    config = typed(f"method={method}", *dataset(scifact_slice), "draws=1", "evaluation.measures=[R@50,Judged@5]")
+    config = replace(config, cluster=replace(config.cluster, shard_queries=16))
+    _, complete, _ = computed(config, warm_home)
+    cell, lazy, stages = computed(replace(config, ranking="lazy"), warm_home)
+    assert_same(complete, lazy)
+    assert "ranking" not in stages
+    assert "prefix" in stages
+    depths = list(Path(warm_home / "store").glob("prefix_deep/*/docs-*.npy"))
+    assert depths
+    assert lazy["lengths"].list.max().max() > 24 or method == "bm25"
+    assert not any("original_sparse" in stage.inputs for stage in cell.targets)
+
+
+def test_another_kappa_k_or_shard_size_scores_nothing_again_that_was_scored(scifact_slice, warm_home, shallow):
+    config = replace(typed(*dataset(scifact_slice), "draws=1", "method=desa"), ranking="lazy")
+    computed(config, warm_home)
+    deep = {path: path.stat().st_mtime_ns for path in (warm_home / "store").glob("prefix_deep/*/*")}
+    for changed in (
+        replace(config, fusion=replace(config.fusion, kappa=config.fusion.kappa / 4)),
+        replace(config, fusion=replace(config.fusion, k=7)),
+    ):
+        _, complete, _ = computed(replace(changed, ranking="complete"), warm_home)
+        _, lazy, stages = computed(changed, warm_home)
+        assert set(stages) == {"fusion"}
+        assert_same(complete, lazy)
+    assert all(path.stat().st_mtime_ns == made for path, made in deep.items())
+
+
+def test_prefixes_do_not_depend_on_groups_blocks_ranges_and_shards(scifact_slice, warm_home, tmp_path, monkeypatch):
+    import shutil
+
+    monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
+    monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
+    config = replace(typed(*dataset(scifact_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy")
+    sizes = [(1 << 16, 512, 1 << 20, 64, 2.0), (50, 7, 33, 5, 0.0001)]
+    contents = []
+    for number, (group, block, documents, queries, memory) in enumerate(sizes):
+        home = Path(shutil.copytree(warm_home, tmp_path / f"home{number}"))
+        monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", group)
+        monkeypatch.setattr(prefixes_module, "BLOCK_QUERIES", block)
+        monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", documents)
+        cluster = replace(config.cluster, shard_queries=queries, memory_gb=memory)
+        cell, records, _ = computed(replace(config, cluster=cluster), home)
+        store = Store(str(home / "store"))
+        stages = [*cell.targets, *(s for t in cell.targets for r, s in t.inputs.items() if r.startswith("channel:"))]
+        contents.append([stage.artifact(store).manifest()["content"] for stage in stages])
+        contents[-1].append(records.drop("config_hash").rows())
+    assert contents[0] == contents[1]
+
+
+def test_what_only_complete_rankings_give_is_refused_before_anything_runs(scifact_slice, warm_home):
+    store = Store(str(warm_home / "store"))
+
+    def refused(*overrides: str) -> str:
+        with pytest.raises(Problems) as caught:
+            Builder(typed(*dataset(scifact_slice), "ranking=lazy", *overrides), store, warm_home).cell()
+        return str(caught.value)
+
+    found = refused("evaluation.measures=[AP,R@5000]", "fusion.k=1001", "encoder.scoring=float32")
+    for expected in ("'AP' reads the whole ranking", "'R@5000' reads 5000", "k is 1001", "encoder.scoring"):
+        assert expected in found
+    assert "exp4fuse" in refused("method=exp4fuse_hybrid")
+    Builder(typed(*dataset(scifact_slice), "ranking=lazy", "evaluation.measures=[R@1000]"), store, warm_home).cell()
+
+
+def test_the_command_runs_lazily_and_reports_on_it(scifact_slice, warm_home, desa, tmp_path):
+    common = [*dataset(scifact_slice), "tracking.enabled=false", "cluster=serial", "draws=1", "method=original,desa"]
+    desa("run", "-m", *common, "ranking=lazy", home=warm_home)
+    lazy = {cell["method"]: cell for cell in summaries(tmp_path)}
+    assert lazy["desa"]["ranking"] == "lazy"
+    assert lazy["desa"]["metrics"]["turnover"] is None
+    assert not list((warm_home / "store" / "ranking").glob("*/nothing"))
+    records = sorted(tmp_path.glob("outputs/sweeps/*/*"))[-1]
+    shown = desa("report", f"records={records}", home=warm_home)
+    assert "nDCG@10" in shown.stdout
+    query = pl.read_parquet(records / "1" / "records.parquet")["query_id"][0]
+    story = desa("report", f"records={records}", f"query={query}", home=warm_home, check=False)
+    assert story.returncode == 2
+    assert "ranking=complete" in story.stderr
+    assert os.environ.get("HF_HUB_OFFLINE") == "1"
