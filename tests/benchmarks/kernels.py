@@ -1,7 +1,10 @@
 """(b) to (f): ranking, replay, fusion, lazy retrieval and statistics, one thread, one process."""
 
 import statistics
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -70,7 +73,7 @@ def dict_replay(channels: list[np.ndarray], k: int) -> tuple[list[int], list[int
             high[document] = sum(u if share is None else share for share, u in zip(known, unread, strict=True))
         order = sorted(low, key=lambda document: (-low[document], document))
         if len(order) >= k and low[order[k - 1]] > sum(unread):
-            pairs = [*zip(order[: k - 1], order[1:k], strict=True), *((order[k - 1], other) for other in order[k:])]
+            pairs = [*pairwise(order[:k]), *((order[k - 1], other) for other in order[k:])]
             if all(low[x] > high[y] or (low[x] == high[y] and x < y) for x, y in pairs):
                 return [len(own) for own in ranks], order[:k]
         turn = max(range(len(lists)), key=lambda c: (unread[c], -c))
@@ -132,24 +135,27 @@ def lazily(dense_scores: np.ndarray, docs: np.ndarray, sparse_scores: np.ndarray
         depth *= 2
 
 
+def completely(dense_scores: np.ndarray, docs: np.ndarray, sparse_scores: np.ndarray) -> Replay:
+    """Complete rankings from given scores, and replay."""
+    return replay([complete_order(dense_scores[None])[0], sparse_order(docs, sparse_scores)], EVEN, KAPPA, K)
+
+
+def _kept(found: list[Replay], work: Callable[..., Replay], *scores: np.ndarray) -> None:
+    found.append(work(*scores))
+
+
 def lazy(documents: int, queries: int, noise: float) -> list[Measured]:
     """(e) Certified top from scores: prefixes and replay, against complete rankings and replay."""
     own, other, deepest = [], [], []
     for seed in range(queries):
         dense_scores, sparse = two_score_lists(documents, seed, noise)
         docs = np.flatnonzero(sparse).astype(np.int32)
-        hits = sparse[docs]
-        found: list[Replay] = []
-        own.append(cpu_s(lambda: found.append(lazily(dense_scores, docs, hits))))  # noqa: B023
-        other.append(
-            cpu_s(
-                lambda: found.append(
-                    replay([complete_order(dense_scores[None])[0], sparse_order(docs, hits)], EVEN, KAPPA, K)  # noqa: B023
-                )
-            )
-        )
-        assert found[0].depths == found[1].depths
-        assert found[0].topk.tolist() == found[1].topk.tolist()
+        scores = dense_scores, docs, sparse[docs]
+        found, expected = [], []
+        own.append(cpu_s(partial(_kept, found, lazily, *scores)))
+        other.append(cpu_s(partial(_kept, expected, completely, *scores)))
+        assert found[0].depths == expected[0].depths
+        assert found[0].topk.tolist() == expected[0].topk.tolist()
         deepest.append(max(found[0].depths))
     seconds = statistics.median(own), statistics.median(other)
     words = f"prefixes and replay from given scores, N = {documents:,}, median depth {statistics.median(deepest):,.0f}"

@@ -1,4 +1,4 @@
-"""Collections and rankings that look like real ones, from a seed: clustered vectors, Zipfian text, correlated scores."""
+"""Data that looks like real data, from a seed: clustered vectors, Zipfian text, correlated scores."""
 
 from collections.abc import Iterator
 

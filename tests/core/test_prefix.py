@@ -1,4 +1,4 @@
-"""Ranked prefixes: the beginning of the complete order, however the documents were cut; and replays that need no more."""
+"""Ranked prefixes: the beginning of the complete order, however documents were cut; replays that need no more."""
 
 from fractions import Fraction
 
