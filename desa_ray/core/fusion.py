@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from desa_ray.core import wide
 from desa_ray.core.compare import NEAR, P, Q, checked, precedes, scaled
+from desa_ray.core.ranking import radix_sort
 from desa_ray.errors import DesaError
 
 
@@ -40,10 +41,8 @@ def fuse_order(
     scale = scaled(weights, kappa, max(channel.size for channel in channels))
     if scale is None:
         return wide.fuse_order(channels, weights, kappa, m)
-    ranks_NC = rank_matrix(channels)
-    scores_N = _scores(ranks_NC, scale)
-    order = _above(scores_N, m)
-    order = order[np.argsort(-scores_N[order], kind="stable")]
+    ranks_NC, scores_N = _ranked(channels, scale)
+    order = _descending(_above(scores_N, m), scores_N)
     _settle(order, scores_N, np.array([channel.size for channel in channels], np.int32), ranks_NC, scale)
     return order[:m]
 
@@ -55,37 +54,36 @@ def exact_score(ranks: Sequence[int], weights: Sequence[Fraction], kappa: Fracti
 
 def rank_matrix(channels: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     """int32 [N, C]: rank from 1 of every document number in every channel, 0 = absent."""
+    return _ranked(channels, np.zeros(len(channels) + 3, np.int64))[0]
+
+
+def _ranked(
+    channels: Sequence[NDArray[np.int32]], scale: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """`rank_matrix`; and float64 [N], F up to a constant factor and rounding, 0 where a document is in no channel."""
     documents = 1 + max(int(channel.max(initial=-1)) for channel in channels)
-    ranks_NC = np.zeros((documents, len(channels)), np.int32)
+    ranks_NC, scores_N = np.zeros((documents, len(channels)), np.int32), np.zeros(documents)
     for c, channel in enumerate(channels):
         frozen = np.asarray(channel).view()
         frozen.setflags(write=False)  # one array type for numba, whether made or mapped
-        bad = _fill(ranks_NC, c, frozen) if frozen.min(initial=0) >= 0 else int(frozen.min())
+        bad = _fill(ranks_NC, scores_N, c, frozen, scale) if frozen.min(initial=0) >= 0 else int(frozen.min())
         if bad is not None:
             raise DesaError(f"document number {bad} is negative or stands there twice", where=f"channel {c}")
-    return ranks_NC
-
-
-@njit(cache=True, nogil=True)
-def _fill(ranks_NC, c, channel):
-    """Writes the ranks of one channel; returns a document that it holds twice, else None."""
-    for i in range(channel.size):
-        if ranks_NC[channel[i], c] > 0:
-            return channel[i]
-        ranks_NC[channel[i], c] = i + 1
-    return None
+    return ranks_NC, scores_N
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _scores(ranks_NC, scale):
-    """float64 [N]: F up to a constant factor and rounding; 0 exactly where a document is in no channel."""
-    p, q = scale[P], scale[Q]
-    scores_N = np.zeros(ranks_NC.shape[0])
-    for d in range(ranks_NC.shape[0]):
-        for c in range(ranks_NC.shape[1]):
-            if ranks_NC[d, c] > 0:
-                scores_N[d] += scale[c] / (p + q * ranks_NC[d, c])
-    return scores_N
+def _fill(ranks_NC, scores_N, c, channel, scale):
+    """Writes the ranks of one channel and adds its shares; returns a document that it holds twice, else None."""
+    weight, denominator, q = float(scale[c]), float(scale[P]), float(scale[Q])
+    for i in range(channel.size):
+        document = channel[i]
+        if ranks_NC[document, c] > 0:
+            return document
+        ranks_NC[document, c] = i + 1
+        denominator += q
+        scores_N[document] += weight / denominator
+    return None
 
 
 def _above(scores_N: NDArray[np.float64], m: int) -> NDArray[np.int32]:
@@ -93,6 +91,16 @@ def _above(scores_N: NDArray[np.float64], m: int) -> NDArray[np.int32]:
     sample = scores_N[:: max(1, isqrt(scores_N.size // m))]
     floor = np.partition(sample, -m)[-m] * (1 - NEAR) if m <= sample.size else 0.0
     return np.flatnonzero((scores_N >= floor) & (scores_N > 0)).astype(np.int32)
+
+
+def _descending(documents: NDArray[np.int32], scores_N: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Documents, given by ascending number, by their scores > 0 descending; radix sort of the low and high halves."""
+    bits = ~scores_N[documents].view(np.uint64)  # positive floats ascend as their bits do
+    by_low = np.empty(documents.size, np.int32)
+    radix_sort(bits.astype(np.uint32), np.arange(documents.size, dtype=np.int32), by_low)
+    order = np.empty_like(by_low)
+    radix_sort((bits >> np.uint64(32)).astype(np.uint32)[by_low], by_low, order)
+    return documents[order]
 
 
 @njit(cache=True, nogil=True)

@@ -47,7 +47,7 @@ def complete_order(scores_QN: NDArray[np.float32]) -> NDArray[np.int32]:
     for row, scores in enumerate(scores_QN):
         if np.isnan(scores).any():
             raise DesaError("a score is not a number", where=f"query row {row}")
-        _sort(_descending(scores), np.arange(scores.size, dtype=np.int32), order_QN[row])
+        radix_sort(_descending(scores), np.arange(scores.size, dtype=np.int32), order_QN[row])
     return order_QN
 
 
@@ -69,7 +69,7 @@ def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 @njit(cache=True, nogil=True)
-def _sort(keys, values, result):
+def radix_sort(keys, values, result):
     """Writes the values by ascending key, stably: radix sort by 11, 11 and 10 bits. Keys and values are overwritten."""
     counts = np.zeros((3, 2048), np.int64)
     for key in keys:
