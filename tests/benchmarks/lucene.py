@@ -1,4 +1,4 @@
-"""(a) Complete BM25 lists: our scorer against the searcher behind Pyserini's `LuceneSearcher`, in processes of their own.
+"""(a) Complete BM25 lists: our scorer against the searcher behind `LuceneSearcher`, a process each.
 
 `LuceneSearcher` is a thin shell around Anserini's `SimpleSearcher`; its Python module imports torch, which this
 environment does not have, so the Java class is asked directly. It re-scores ties in every list, which is most of its
