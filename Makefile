@@ -39,7 +39,7 @@ demo: setup ## run DESA, its ablations and the baseline on the built-in collecti
 	@$(BIN)/desa run -m +experiment=demo
 
 test: $(VENV)/dev.stamp ## run the tests (under 10 minutes on 2 cores)
-	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not vllm"
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not vllm and not bench"
 
 vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 	@infra/vllm_cpu_env.sh .venv-vllm
@@ -55,6 +55,12 @@ check: $(VENV)/dev.stamp ## format, lint, types, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
+
+bench: $(VENV)/dev.stamp ## measure against named baselines: JSON, and the table in the README
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks --readme $${SCIFACT:+--scifact $$SCIFACT}
+
+bench-scale: $(VENV)/dev.stamp ## a million made-up documents, lazily: time and memory of every stage
+	@$(BIN)/python -m tests.benchmarks.scale --out tests/benchmarks/scale.json
 
 reproduce: $(VENV)/dev.stamp ## the slow checks: whole SciFact against published numbers, chaos
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow --timeout 3600
@@ -73,4 +79,4 @@ lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses)
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test vllm-env test-vllm infra-tools check reproduce lock clean
+.PHONY: help setup demo test vllm-env test-vllm infra-tools check bench bench-scale reproduce lock clean

@@ -209,6 +209,7 @@ class ClusterConfig:
     generator_cpus: Annotated[Float, Field(gt=0, le=10_000)] = 1
     shard_generations: Count = 32
     scorers: Workers = 2
+    scorer_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
     replayers: Workers = 2
     shard_documents: Count = 1024
     shard_queries: Count = 64

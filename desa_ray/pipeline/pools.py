@@ -58,7 +58,7 @@ def lucene_pool(config: RunConfig) -> Pool:
 
 
 def scorer_pool(config: RunConfig) -> Pool:
-    return Pool("scorer", Scratch, size=config.cluster.scorers)
+    return Pool("scorer", Scratch, size=config.cluster.scorers, gpus=config.cluster.scorer_gpus)
 
 
 def replay_pool(config: RunConfig) -> Pool:

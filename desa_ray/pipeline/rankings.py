@@ -6,7 +6,7 @@ weights, so a sweep over those reads it and ranks nothing again.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -15,8 +15,9 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, Scored
-from desa_ray.core.ranking import complete_order, exact_scores, float32_scores, quantise, sparse_order
+from desa_ray.core.ranking import complete_order, sparse_order
 from desa_ray.engines.bm25 import BM25
+from desa_ray.engines.gemm import Float32Gemm, Gemm, best_gemm
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.kernels import compile_kernels
@@ -216,22 +217,26 @@ def dense_scores(
     vectors = stage.inputs["vectors"]
     shards = vectors.work.shards(stored_layout(store, vectors))
     exact = stage.params["scoring"] == "int26"
-    prepared = quantise(queries) if exact else queries
-    score: Callable[..., np.ndarray] = exact_scores if exact else float32_scores
+    gemm: Gemm = engine.get("gemm", best_gemm) if exact else Float32Gemm()
+    prepared = gemm.prepared(queries)
     keep = shards[-1].stop * queries.shape[1] * 8 <= memory_gb * 2**29
     kept = engine.get(f"vectors {vectors.key.digest} {exact}", dict) if keep else {}
     block = max(256, int(memory_gb * 2**27 / 8 / (queries.shape[1] + 2 * len(queries))))
     for part in shards:
         if part.start < start or part.stop > (stop or part.stop):
             continue
-        documents = kept[part.number] if part.number in kept else corpus_shard(store, vectors, part)
-        for first in range(0, len(documents), block):
-            piece = documents[first : first + block]
-            if exact and piece.dtype == np.float32:
-                piece = quantise(piece)
-            if keep and len(piece) == len(documents):
-                kept[part.number] = piece
-            yield part.start + first, score(prepared, piece)
+        pieces: Iterable[tuple[int, Any]] = kept.get(part.number) or _pieces(gemm, store, vectors, part, block)
+        if keep:
+            pieces = kept[part.number] = list(pieces)
+        for first, piece in pieces:
+            yield first, gemm.scores(prepared, piece)
+
+
+def _pieces(gemm: Gemm, store: Store, vectors: Stage, part: Shard, block: int) -> Iterator[tuple[int, Any]]:
+    """(first document, vectors ready to be multiplied) for blocks of a shard."""
+    documents = corpus_shard(store, vectors, part)
+    for first in range(0, len(documents), block):
+        yield part.start + first, gemm.prepared(documents[first : first + block])
 
 
 @dataclass(frozen=True)

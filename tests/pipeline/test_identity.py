@@ -53,6 +53,7 @@ def test_resources_do_not_affect_identity(config, home):
         encoder_cpus=3,
         encoder_gpus=1,
         scorers=5,
+        scorer_gpus=1,
         replayers=9,
         shard_documents=13,
         shard_queries=5,

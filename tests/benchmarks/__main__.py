@@ -1,0 +1,70 @@
+"""`make bench`: measures everything, prints a line each, writes JSON, and puts the table into the README.
+
+    python -m tests.benchmarks [--out FILE] [--only a,b,...] [--scifact FOLDER] [--readme]
+
+Every number is taken on one thread, in CPU seconds (a busy machine changes it little), against a baseline in the same
+run. Exits 1 where a target is missed.
+"""
+
+import os
+
+if __name__ == "__main__":  # before numpy is imported
+    for _name in ("OMP", "OPENBLAS", "MKL", "NUMBA"):
+        os.environ[f"{_name}_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from . import kernels, lucene, runs
+from .harness import Measured
+from .table import put_into_readme
+
+FULL = 382_000  # documents of the largest collection in the paper
+
+
+def suite(scifact: str | None) -> dict[str, Callable[[], list[Measured]]]:
+    """Letter -> benchmark at its full size."""
+    dataset = ["dataset=scifact", f"dataset.path={scifact}"] if scifact else ["dataset=demo"]
+    return {
+        "a": lambda: lucene.complete_lists(100_000),
+        "b": lambda: kernels.dense(FULL, 49, 3),
+        "c": lambda: kernels.replays(FULL, 3000, 0.55, 300),
+        "d": lambda: kernels.fusions(FULL, 5),
+        "e": lambda: kernels.lazy(FULL, 15, 0.5),
+        "f": lambda: kernels.statistic(3776, 7, 10_000, 50),
+        "g": lambda: runs.whole(dataset),
+        "i": runs.tracking,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results.json"))
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,i", help="g measures h and j too")
+    parser.add_argument("--scifact", help="a folder in BEIR layout for whole runs, instead of the demo")
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
+    options = parser.parse_args()
+    everything = suite(options.scifact)
+    known = json.loads(options.out.read_text())["results"] if options.out.exists() else []
+    missed = False
+    for letter in options.only.split(","):
+        for found in everything[letter]():
+            document = found.document()
+            known = [own for own in known if (own["name"], own["baseline"]) != (found.name, found.baseline)]
+            known = sorted([*known, document], key=lambda own: own["name"])
+            verdict = {True: "met", False: "MISSED", None: ""}[found.met]
+            print(f"{found.name:16} {found.value:12,.1f} {found.unit:16} {document['target'] or '':8} {verdict}")
+            missed |= found.met is False
+            about = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
+            options.out.write_text(json.dumps({**about, "results": known}, indent=1, allow_nan=True) + "\n")
+    if options.readme:
+        put_into_readme(options.out, Path("README.md"))
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

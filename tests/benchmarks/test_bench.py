@@ -1,0 +1,60 @@
+"""The benchmarks run, at a size that takes seconds; their targets hold, with `-m bench` at full size."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from . import kernels
+from .__main__ import suite
+from .harness import Measured, Target, ratio
+from .table import END, START, put_into_readme
+
+
+def test_targets_and_ratios_mean_what_they_say():
+    line = ratio("x", "ours", "theirs", (0.5, 2.0), 3)
+    assert (line.value, line.met) == (4.0, True)
+    assert not Target(5).met(4.0)
+    assert Target(5, most=True).met(4.0)
+    assert ratio("x", "ours", "theirs", (0.5, 2.0), None).met is None
+
+
+def test_the_kernels_benchmarks_run_on_small_data_and_agree_with_their_baselines():
+    lines = [
+        *kernels.dense(3000, 3, 1),
+        *kernels.replays(3000, 60, 0.3, 3),
+        *kernels.lazy(40_000, 3, 0.5),
+        *kernels.statistic(70, 7, 50, 5),
+    ]
+    assert [line.name[0] for line in lines] == list("bbccef")
+    assert all(line.value > 0 for line in lines)
+
+
+def test_the_table_goes_between_the_marks_of_the_readme(tmp_path):
+    results, readme = tmp_path / "results.json", tmp_path / "README.md"
+    lines = [
+        ratio("a", "this", "that", (0.5, 2.0), 9),
+        Measured("c", "own", "-", 1e-5, float("nan"), 10.0, "µs", Target(60, most=True)),
+    ]
+    results.write_text(json.dumps({"results": [line.document() for line in lines]}))
+    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    put_into_readme(results, readme)
+    text = readme.read_text()
+    assert "| this | that | 4 × | ≥ 9 (missed) |" in text
+    assert "| own | (its own time) | 10 µs | ≤ 60 |" in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+
+
+def test_the_readme_has_the_marks():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    assert text.index(START) < text.index(END)
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("letter", suite(None))
+def test_targets_are_met(letter):
+    missed = [line for line in suite(None)[letter]() if line.met is False]
+    assert not missed, "\n".join(f"{own.name}: {own.value:.3g} {own.unit}, target {own.target}" for own in missed)
