@@ -117,7 +117,8 @@ def whole(dataset: Sequence[str], *, scaling: bool = True) -> list[Measured]:
 
 def tracking(cells: int = 7) -> list[Measured]:
     """(i) What logging one cell to a local MLflow database takes, after the first."""
-    from desa_ray.tracking.runs import CellRun, Tracker
+    from desa_ray.tracking.entries import CellRun
+    from desa_ray.tracking.runs import Tracker
 
     with tempfile.TemporaryDirectory(prefix="desa-bench-") as scratch:
         folder = Path(scratch)
