@@ -66,10 +66,12 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
             if getattr(order.config, part) != getattr(first, part):
                 raise DesaError(f"one sweep uses one {part}", where=part, mend="run two sweeps")
     store = open_store(first)
-    cells = plan(store, orders)
-    todo = missing(store, [target for cell in cells for target in cell.targets])
-    lease = Lease.acquire(store.files, f"run-{uuid4().hex[:12]}", used(cells))  # cleaning up leaves these alone
-    with lease, logged(first, cells, summary) as log:
+    with ExitStack() as around:
+        lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))  # nothing is cleaned up now
+        cells = plan(store, orders)
+        lease.refer(used(cells))  # from here on, only these are left alone
+        todo = missing(store, [target for cell in cells for target in cell.targets])
+        log = around.enter_context(logged(first, cells, summary))
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)
         note(f"{len(cells)} cells, {len(todo)} stages to compute")

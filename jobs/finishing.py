@@ -104,6 +104,7 @@ def _log(
         **{f"sha256.{role}": value for role, value in content.items()},
         **{f"sha256.{name}": value for name, value in entry["artifacts"].items()},
         **{f"key.fusion.draw{draw}": stage.key.digest for draw, stage in enumerate(cell.fused)},
+        **({"key.reference": cell.reference.key.digest} if cell.reference else {}),
         "commit": str(made["commit"]),
         "dirty": str(made["dirty"]),
         "environment_sha256": made["environment"],

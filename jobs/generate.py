@@ -8,6 +8,7 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 from omegaconf import DictConfig, OmegaConf
@@ -19,8 +20,9 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.pipeline.execute import missing, run_stage, schedule
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.graph import Builder
-from desa_ray.pipeline.stage import Stage
+from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
+from desa_ray.store.leases import Lease
 from jobs.app import hydra_app, output_folder
 from jobs.cells import open_store
 from jobs.console import ConsoleProgress, note
@@ -40,6 +42,8 @@ def _task(config: DictConfig) -> None:
     todo = missing(store, list(stages.values()))
     note(f"{len(stages)} prompt draws, {len(todo)} stages to compute")
     with ExitStack() as stack:
+        keys = [stage.key.digest for stage in ancestors(list(stages.values()))]
+        stack.enter_context(Lease.acquire(store.files, f"generate-{uuid4().hex[:12]}", keys))
         progress = ConsoleProgress()
         stack.callback(progress.close)
         executor = LazyExecutor(order.config, store, stack.enter_context(ExitStack()))

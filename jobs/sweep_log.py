@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,10 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
     experiment = config.tracking.experiment
     digest = sha256_json([experiment, parent, sorted({cell_digest(cell) for cell in cells})])
     named = [labels(cell) for cell in cells]
-    values = {name: list(dict.fromkeys(str(own[name]) for own in named if own[name] is not None)) for name in named[0]}
+    # Sorted, as the same cells in another order are the same sweep.
+    values = {
+        name: sorted({str(own[name]) for own in named if own[name] is not None}, key=_in_order) for name in named[0]
+    }
     varying = [name for name, found in values.items() if len(found) > 1]
     made = provenance()
     return SweepRun(
@@ -74,3 +78,11 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
         },
         tags={"commit": str(made["commit"]), "dirty": str(made["dirty"]), "environment_sha256": made["environment"]},
     )
+
+
+def _in_order(value: str) -> tuple[float, str]:
+    """Numbers by value, before words."""
+    try:
+        return float(Fraction(value)), value
+    except ValueError:
+        return float("inf"), value

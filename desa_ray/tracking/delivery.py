@@ -54,12 +54,15 @@ class Delivery:
             for name, value in own.items():
                 self.client.set_tag(self.parent, name, value)
             self.client.update_run(self.parent, status="RUNNING")
+            known = found[0].data.params
         else:
             run = self.client.create_run(
                 self.experiment_id, start_time=document["started_ms"], tags=own, run_name=document["name"]
             )
-            self.parent = run.info.run_id
-        self._log(self.parent, document["params"], {}, {}, document["started_ms"])
+            self.parent, known = run.info.run_id, {}
+        # Params cannot change: what another version of the platform said of the same sweep stands.
+        fresh = {name: value for name, value in document["params"].items() if name not in known}
+        self._log(self.parent, fresh, {}, {}, document["started_ms"])
         return self.parent
 
     def _cell(self, document: Mapping[str, Any], artifacts: Path) -> str:
