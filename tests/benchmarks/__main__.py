@@ -60,7 +60,7 @@ def main() -> int:
             print(f"{found.name:16} {found.value:12,.1f} {found.unit:16} {document['target'] or '':8} {verdict}")
             missed |= found.met is False
             about = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
-            options.out.write_text(json.dumps({**about, "results": known}, indent=1, allow_nan=True) + "\n")
+            options.out.write_text(json.dumps({**about, "results": known}, indent=1, allow_nan=False) + "\n")
     if options.readme:
         put_into_readme(options.out, Path("README.md"))
     return int(missed)

@@ -28,7 +28,7 @@ class Measured:
     Attributes:
         name: the benchmark's letter and what it is.
         ours, baseline: what is compared, in words.
-        ours_s, baseline_s: medians, in seconds (CPU time unless the words say otherwise).
+        ours_s, baseline_s: medians, in seconds (CPU time unless the words say otherwise); None without a baseline.
         value: the number that the target is about; `unit` says what it is (× for a ratio baseline / ours).
         target: None where a number is only reported.
         more: anything else worth keeping.
@@ -38,7 +38,7 @@ class Measured:
     ours: str
     baseline: str
     ours_s: float
-    baseline_s: float
+    baseline_s: float | None
     value: float
     unit: str
     target: Target | None

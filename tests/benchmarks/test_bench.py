@@ -34,7 +34,7 @@ def test_the_table_goes_between_the_marks_of_the_readme(tmp_path):
     results, readme = tmp_path / "results.json", tmp_path / "README.md"
     lines = [
         ratio("a", "this", "that", (0.5, 2.0), 9),
-        Measured("c", "own", "-", 1e-5, float("nan"), 10.0, "µs", Target(60, most=True)),
+        Measured("c", "own", "-", 1e-5, None, 10.0, "µs", Target(60, most=True)),
     ]
     results.write_text(json.dumps({"results": [line.document() for line in lines]}))
     readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
