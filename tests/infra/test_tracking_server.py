@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,14 @@ def test_sweeps_at_once_lose_nothing(server, login, scifact_slice, warm_home, tm
         running.append((subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log), folder))
     for process, folder in running:
         assert process.wait(1500) == 0, (folder / "log").read_text()
-    cells = _cells(_runs(address, "together"))
+    runs = _runs(address, "together")
+    cells = _cells(runs)
     assert len(cells) == SWEEPS * 5
+    # A parent a sweep, with its five cells.
+    parents = Counter(run.data.tags["mlflow.parentRunId"] for run in cells)
+    assert sorted(parents.values()) == [5] * SWEEPS
+    assert {run.info.status for run in runs if run.info.run_id in parents} == {"FINISHED"}
+    assert len(runs) == SWEEPS * 6
     assert all(run.info.status == "FINISHED" for run in cells)
     s3 = client(objects)
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket="mlflow")
