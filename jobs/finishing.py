@@ -112,7 +112,8 @@ def _log(
     run = CellRun(
         cell=cell_digest(cell),
         name=_name(cell),
-        params=names | {"corpus_docs": entry["corpus_docs"]} | flat(result_config(cell)),
+        # MLflow's compare view begins with the first params by name: the labels come before all other settings.
+        params=names | {"corpus_docs": entry["corpus_docs"]} | flat(result_config(cell), "settings."),
         metrics={**entry["metrics"], **numeric},
         per_draw=draws if len(draws) > 1 else [],
         tags=tags,
