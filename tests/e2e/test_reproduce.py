@@ -2,7 +2,9 @@
 
 import json
 import time
+from itertools import pairwise
 
+import polars as pl
 import pytest
 
 from tests.desa_fixtures import summaries
@@ -16,8 +18,6 @@ def test_scifact_gives_the_published_numbers_and_desa_keeps_the_support(shared, 
     shown = desa("verify", "expected=scifact", path, timeout=2400).stdout
     assert "NO" not in shown
     desa("run", "-m", "dataset=scifact", path, METHODS, timeout=2400)
-    import polars as pl
-
     sweep = sorted(tmp_path.glob("outputs/sweeps/*/*"))[-1]
     records = {number: pl.read_parquet(sweep / str(number) / "records.parquet") for number in (0, 4)}
     original = dict(zip(records[0]["query_id"], records[0]["sparse_support"], strict=True))
@@ -36,3 +36,24 @@ def test_the_demo_is_quick_and_a_second_run_recomputes_nothing(desa, tmp_path):
     manifests = list((tmp_path / "home" / "store").glob("vectors/*/manifest.json"))
     assert len(manifests) == 1
     assert json.loads(manifests[0].read_text())["counts"]["rows"] >= 2000
+
+
+def test_scifact_at_four_sizes_encodes_once_and_keeps_what_is_relevant(shared, desa, tmp_path):
+    source = shared / "data" / "scifact"
+    common = ["dataset=scifact", f"dataset.path={source}", "encoder=minilm_l3", "generator=recorded"]
+    sizes = ["+experiment=corpus_size", "dataset.size=1000,2000,4000,all"]
+    desa("run", "-m", *common, "method=original,desa", timeout=2400)
+    store = tmp_path / "home" / "store"
+    first = set(store.glob("*/*/manifest.json"))
+    desa("run", *sizes, *common, timeout=2400)
+    new = [path.parent.parent.name for path in set(store.glob("*/*/manifest.json")) - first]
+    assert {"vectors", "text_vectors", "generation", "queries", "terms"}.isdisjoint(new)
+    assert (new.count("snapshot_vectors"), new.count("postings")) == (3, 3)
+    assert [cell["corpus_docs"] for cell in summaries(tmp_path)] == [1000, 1000, 2000, 2000, 4000, 4000, 5183, 5183]
+    folders = {path.parent for path in store.glob("corpus/*/manifest.json")}
+    corpora = [set(pl.concat(map(pl.read_parquet, folder.glob("*.parquet")))["id"]) for folder in folders]
+    corpora.sort(key=len)
+    judged = [line.split("\t") for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]]
+    assert {document for _, document, grade in judged if int(grade) > 0} <= corpora[0]
+    assert all(smaller < bigger for smaller, bigger in pairwise(corpora))
+    assert [len(own) for own in corpora] == [1000, 2000, 4000, 5183]
