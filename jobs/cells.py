@@ -19,6 +19,7 @@ from desa_ray.core.metrics import metric_name
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
+from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
@@ -71,6 +72,7 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         cells = plan(store, orders)
         lease.refer(used(cells))  # from here on, only these are left alone
         todo = missing(store, [target for cell in cells for target in cell.targets])
+    check_feasible(store, todo, first.cluster)
         log = around.enter_context(logged(first, cells, summary))
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)

@@ -18,6 +18,7 @@ from rich.table import Table
 from desa_ray.engines.prompts import prompt_names
 from desa_ray.errors import DesaError, listed
 from desa_ray.pipeline.execute import missing, run_stage, schedule
+from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.graph import Builder
 from desa_ray.pipeline.stage import Stage, ancestors
@@ -40,6 +41,7 @@ def _task(config: DictConfig) -> None:
     source = Builder(order.config, store, home()).texts(prompts)
     stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(order.config.draws)}
     todo = missing(store, list(stages.values()))
+    check_feasible(store, todo, order.config.cluster)
     note(f"{len(stages)} prompt draws, {len(todo)} stages to compute")
     with ExitStack() as stack:
         keys = [stage.key.digest for stage in ancestors(list(stages.values()))]

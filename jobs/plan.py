@@ -1,44 +1,115 @@
-"""Show what `desa run` with the same overrides would reuse and compute; runs nothing but reading the collection."""
+"""Show what a run would reuse and compute, how long and how large, and what cannot run (Hydra overrides; -m: a sweep).
 
+Runs nothing but reading the collection. Options of its own: view=table|tree, detail=true, explain=CELL.
+"""
+
+from collections import Counter
 from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from desa_ray.pipeline.execute import missing
+from desa_ray.config import STRICT, checked
+from desa_ray.errors import DesaError, listed
+from desa_ray.pipeline.estimates import plan_stages
+from desa_ray.pipeline.explain import Reason, explain
+from desa_ray.pipeline.feasible import check_feasible
+from desa_ray.pipeline.graph import Cell
+from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import ancestors
+from desa_ray.store.artifacts import Store
 from jobs.app import hydra_app, output_folder
 from jobs.cells import open_store, plan
+from jobs.plan_views import plan_table, plan_tree, totals
 from jobs.settings import Order, order_of
 
 
-def show_plan(orders: Sequence[Order]) -> None:
-    """Print the union of all cells' stages, inputs before users, each with its key and whether it is stored."""
+@dataclass(frozen=True, config=STRICT)
+class PlanConfig:
+    view: Literal["table", "tree"]
+    detail: bool
+    explain: Annotated[int, Field(ge=0)] | None
+
+
+def plan_config(config: DictConfig) -> PlanConfig:
+    own: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["view", "detail", "explain"]), resolve=True)
+    return checked(PlanConfig, own)
+
+
+def show_plan(orders: Sequence[Order], options: PlanConfig) -> None:
+    """Print the union of all cells' stages; raises `Problems` with everything that could not run."""
+    if options.explain is not None and options.explain >= len(orders):
+        numbers = "the only cell is 0" if len(orders) == 1 else f"cells are 0 to {len(orders) - 1}"
+        raise DesaError(f"there is no cell {options.explain}", where="explain", mend=numbers)
+    cluster = orders[0].config.cluster
     store = open_store(orders[0].config)
-    targets = [target for cell in plan(store, orders) for target in cell.targets]
-    todo = {stage.key.digest for stage in missing(store, targets)}
-    table = Table(title=f"{len(orders)} cells", title_justify="left", title_style="")
-    for name in ("stage", "what", "key", "state", "rows", "seconds when made"):
-        table.add_column(name, justify="right" if name in ("rows", "seconds when made") else "left", overflow="fold")
-    counts = {"compute": 0, "stored": 0, "not needed": 0}
-    for stage in ancestors(targets):
-        artifact = stage.artifact(store)
-        found = artifact.manifest() if artifact.exists() else None
-        state = "compute" if stage.key.digest in todo else "stored" if found else "not needed"
-        counts[state] += 1
-        rows = str(found["counts"].get("rows", "")) if found else ""
-        seconds = f"{found['meta']['seconds']:.1f}" if found else ""
-        table.add_row(stage.name, stage.label, stage.key.short, state, rows, seconds)
-    console = Console(width=None if Console().is_terminal else 160)
+    cells = plan(store, orders)
+    console = Console(width=None if Console().is_terminal else 160, highlight=False)
+    if options.explain is not None:
+        _explain(console, store, options.explain, cells[options.explain], options.detail)
+        return
+    stages = plan_stages(store, [target for cell in cells for target in cell.targets], cluster, this_machine())
+    show = plan_tree if options.view == "tree" else plan_table
+    title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
+    console.print(show(title, store, stages, cluster, options.detail))
+    for line in totals(store, stages):
+        console.print(line, soft_wrap=True)
+    check_feasible(store, [planned.stage for planned in stages if planned.to_compute], cluster)
+
+
+def _explain(console: Console, store: Store, number: int, cell: Cell, detail: bool) -> None:
+    config = cell.config
+    name = (
+        f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name} kappa {config.fusion.kappa}"
+    )
+    reasons = explain(store, cell.targets)
+    total = sum(1 for _ in ancestors(cell.targets))
+    if not reasons:
+        console.print(f"{name}: everything is stored ({total} stages), nothing would be computed", soft_wrap=True)
+        return
+    console.print(f"{name}: {len(reasons)} of {total} stages must be computed", soft_wrap=True)
+    table = Table(title_justify="left")
+    for column in ("why: stored -> this cell", "differs in", "must be computed for it"):
+        table.add_column(column, overflow="fold")
+    for why, origins, stages in _causes(reasons):
+        table.add_row(why, ", ".join(origins), stages)
     console.print(table)
-    console.print(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    if not detail:
+        return
+    table = Table(title_justify="left")
+    for column in ("stage", "what", "key", "nearest stored", "why"):
+        table.add_column(column, overflow="fold")
+    for reason in reasons:
+        stage, why = reason.stage, [reason.text] if reason.text else [str(one) for one in reason.differences]
+        table.add_row(stage.name, stage.label, stage.key.short, reason.nearest or "-", "\n".join(why))
+    console.print(table)
+
+
+def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
+    """Each cause once: in words, the kinds of stages whose own parameter it is, and how many stages it makes miss."""
+    origins: dict[str, list[str]] = {}
+    behind: dict[str, Counter[str]] = {}
+    for reason in reasons:
+        causes = [(reason.text, reason.stage.name)] if reason.text else [(str(d), d.stage) for d in reason.differences]
+        for why, origin in causes:
+            own = origins.setdefault(why, [])
+            if origin not in own:
+                own.append(origin)
+        for why in dict.fromkeys(why for why, _ in causes):
+            behind.setdefault(why, Counter())[reason.stage.name] += 1
+    return [
+        (why, own, listed([f"{count} {name}" for name, count in behind[why].items()])) for why, own in origins.items()
+    ]
 
 
 def _task(config: DictConfig) -> None:
-    show_plan([order_of(config, output_folder())])
+    show_plan([order_of(config, output_folder())], plan_config(config))
 
 
 def main(arguments: list[str]) -> int:
     """`desa plan [overrides]`, with -m for a sweep's plan."""
-    return hydra_app("plan", "config", arguments, _task)
+    return hydra_app("plan", "plan", arguments, _task)

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from jobs.cells import Order, run_cells
 from jobs.console import note
-from jobs.plan import show_plan
+from jobs.plan import plan_config, show_plan
 from jobs.settings import order_of
 from jobs.submit import check_sweep
 
@@ -28,7 +28,7 @@ def run_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Pa
 
 def plan_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """Show the plan of all cells together; runs nothing."""
-    show_plan(_orders(configs, folders))
+    show_plan(_orders(configs, folders), plan_config(configs[0]))
     return [{} for _ in configs]
 
 

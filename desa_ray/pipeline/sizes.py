@@ -87,6 +87,7 @@ KINDS: Mapping[str, Kind] = {
         lambda p, r: (p["encoder"]["backend"], sorted(r)),
         lambda p: (p.get("encoder"),),
     ),
+    "snapshot_vectors": Kind("documents", lambda p, r, n: _even(r["corpus"]), lambda p, r: None, lambda p: ()),
     "text_vectors": Kind(
         "texts", _text_vectors, lambda p, r: p["encoder"]["backend"], lambda p: (p.get("encoder"), p.get("template"))
     ),

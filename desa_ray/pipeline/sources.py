@@ -17,11 +17,12 @@ from desa_ray.engines.generator import generator_identity
 from desa_ray.engines.generator_files import find_generator
 from desa_ray.engines.prompts import Prompt, load_prompt
 from desa_ray.engines.recorded_generator import recorded_fingerprint
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.collection import CollectionStages
 from desa_ray.pipeline.execute import present
 from desa_ray.pipeline.generations import RecordedWork
 from desa_ray.pipeline.live import LiveWork
+from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.pools import generator_pool
 from desa_ray.pipeline.reuse import unknown_queries
 from desa_ray.pipeline.stage import Stage
@@ -100,12 +101,16 @@ class TextSource:
         generator = self.config.generator
         if generator.kind != "vllm" or self.config.cluster.kind == "existing":
             return
+        problems = []
+        instead = "use cluster=existing, or import recorded text with generator=recorded"
         if importlib.util.find_spec("vllm") is None:
-            raise DesaError(
-                f"generator {generator.name} needs vLLM, which is not installed here",
-                where="generator",
-                mend="install the gpu extra, use cluster=existing, or import recorded text with generator=recorded",
-            )
+            what = f"generator {generator.name} needs vLLM, which is not installed here"
+            problems.append(DesaError(what, where="generator", mend=f"install the gpu extra, {instead}"))
+        if generator.device == "cuda" and (gpus := this_machine().gpus) < generator.tensor_parallel_size:
+            what = f"generator {generator.name} runs on {generator.tensor_parallel_size} GPUs, this machine has {gpus}"
+            problems.append(DesaError(what, where="generator.device", mend=instead))
+        if problems:
+            raise Problems(problems)
         if generator.path or generator.package:
             find_generator(generator, self.home / "models")
 

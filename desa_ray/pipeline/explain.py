@@ -1,0 +1,149 @@
+"""Why a stage must be computed: which parameter, of which stage, differs from the nearest one stored.
+
+Keys are trees: a stage's parameters and the keys of its inputs. Where an input differs, the comparison goes on inside
+it, down to the stage whose own parameter is another one, so that a changed encoder is told once and not again by every
+stage behind it. Nearest is the artifact with the fewest such parameters.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from desa_ray.pipeline.estimates import stored_shards
+from desa_ray.pipeline.execute import missing
+from desa_ray.pipeline.history import History, Past
+from desa_ray.pipeline.stage import Stage
+from desa_ray.store.artifacts import Store
+from desa_ray.types import canonical_json
+
+HASH = re.compile(r"[0-9a-f]{40,64}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One parameter of one kind of stage: dotted `name`, and what the nearest stored key and the new one hold."""
+
+    stage: str
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why one stage is a miss.
+
+    Attributes:
+        text: the reason in words where it is not a difference from another key.
+        nearest: the short key of the stored artifact that is compared with.
+        differences: what differs from it.
+    """
+
+    stage: Stage
+    text: str = ""
+    nearest: str = ""
+    differences: tuple[Difference, ...] = field(default=())
+
+
+def explain(store: Store, targets: Sequence[Stage]) -> list[Reason]:
+    """A reason for every stage that the targets lack, inputs first."""
+    comparer = _Comparer(History(store))
+    return [_reason(store, stage, comparer) for stage in missing(store, targets)]
+
+
+def _reason(store: Store, stage: Stage, comparer: "_Comparer") -> Reason:
+    artifact = stage.artifact(store)
+    if artifact.exists():
+        return Reason(stage, f"built from inputs that have changed content since: {_changed(store, stage)}")
+    done, shards, _ = stored_shards(store, stage)
+    if done:
+        return Reason(stage, f"half done: {done} of {shards} shards are stored, a run goes on from there")
+    pasts = comparer.history.of(stage.name)
+    if not pasts:
+        return Reason(stage, "nothing of this kind is stored")
+    compared = [(comparer.differences(stage, past), past) for past in pasts]
+    found, near = min(compared, key=lambda pair: _distance(pair[0]))  # of equals the newest
+    return Reason(stage, "", near.key.short, found)
+
+
+def _changed(store: Store, stage: Stage) -> str:
+    noted: Mapping[str, str] = stage.artifact(store).manifest()["meta"]["inputs"]
+    changed = []
+    for role, source in stage.inputs.items():
+        upstream = source.artifact(store)
+        if upstream.exists() and (content := upstream.manifest()["content"]) != noted[role]:
+            changed.append(f"{role} {noted[role][:12]} -> {content[:12]}")
+    return ", ".join(changed)
+
+
+def _distance(found: Sequence[Difference]) -> tuple[int, int]:
+    """Parameters by their first name, then by all: an encoder is one change however much it consists of."""
+    return len({(d.stage, d.name.partition(".")[0]) for d in found}), len(found)
+
+
+class _Comparer:
+    """Compares keys of a plan with keys of a store; each pair once."""
+
+    def __init__(self, history: History):
+        self.history = history
+        self._known: dict[tuple[str, str], tuple[Difference, ...]] = {}
+
+    def differences(self, stage: Stage, past: Past) -> tuple[Difference, ...]:
+        """What sets a stage to be apart from a stored one, at the places where it begins."""
+        pair = (stage.key.digest, past.key.digest)
+        if pair not in self._known:
+            self._known[pair] = tuple(dict.fromkeys(self._compare(stage, past)))
+        return self._known[pair]
+
+    def _compare(self, stage: Stage, past: Past) -> Iterator[Difference]:
+        own, other = _flat(stage.key.params), _flat(past.key.params)
+        if stage.version != past.key.version:
+            yield Difference(stage.name, "version of the stage's code", str(past.key.version), str(stage.version))
+        for name in [*own, *(name for name in other if name not in own)]:
+            if own.get(name, _NONE) != other.get(name, _NONE):
+                yield Difference(stage.name, name, _shown(other, name), _shown(own, name))
+        for role, source in stage.inputs.items():
+            if role not in past.key.inputs:
+                yield Difference(stage.name, f"input {role}", "none", str(source))
+            elif past.key.inputs[role] != source.key.digest:
+                upstream = self.history.find(source.name, past.key.inputs[role])
+                if upstream is None:
+                    yield Difference(stage.name, f"input {role}", f"{past.key.inputs[role][:12]} (gone)", str(source))
+                else:
+                    yield from self.differences(source, upstream)
+        for role, digest in past.key.inputs.items():
+            if role not in stage.inputs:
+                yield Difference(stage.name, f"input {role}", digest[:12], "none")
+
+
+_NONE = object()
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Nested parameters by dotted names; an element of a list of mappings by its own name, else by its number."""
+    if isinstance(value, Mapping) and value:
+        items = [(str(key), item) for key, item in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        items = [
+            (str(item.get("name", n)) if isinstance(item, Mapping) else str(n), item) for n, item in enumerate(value)
+        ]
+    else:
+        return {name: value}
+    flat: dict[str, Any] = {}
+    for key, item in items:
+        flat |= _flat(item, f"{name}.{key}" if name else key)
+    return flat
+
+
+def _shown(values: Mapping[str, Any], name: str) -> str:
+    if name not in values:
+        return "none"
+    value = values[name]
+    text = value if isinstance(value, str) else canonical_json(value)
+    if HASH.fullmatch(text):
+        return f"{text[:12]}…"
+    return repr(text) if isinstance(value, str) and (not text or text != text.strip()) else text

@@ -1,0 +1,151 @@
+"""What cannot run is refused before anything starts: workers that no place holds, matrices beyond the memory given.
+
+A local cluster is judged by this machine; the nodes of a running one are asked by `cluster` when the run connects.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError, Problems
+from desa_ray.pipeline.fusing import fusion_bytes
+from desa_ray.pipeline.machine import Machine, this_machine
+from desa_ray.pipeline.rankings import dense_ranking_bytes, sparse_ranking_bytes
+from desa_ray.pipeline.stage import Pool, Stage
+from desa_ray.store.artifacts import Store
+
+GB = 2**30
+SIZES = {"encoder": "encoders", "generator": "generators", "scorer": "scorers", "replayer": "replayers"}
+CPUS = {"encoder": "encoder_cpus", "generator": "generator_cpus"}
+GPUS = {"encoder": "cluster.encoder_gpus", "generator": "generator.tensor_parallel_size"}
+
+# Stage -> bytes that one worker holds at once, from the stage, N documents and the queries of a shard.
+MEMORY: Mapping[str, Callable[[Stage, int, int], int]] = {
+    "ranking": lambda stage, documents, queries: (
+        dense_ranking_bytes(documents, queries)
+        if stage.params["kind"] == "dense"
+        else sparse_ranking_bytes(documents, len([role for role in stage.inputs if stage.inputs[role].name == "terms"]))
+    ),
+    "fusion": lambda stage, documents, queries: fusion_bytes(documents, len(stage.params["channels"])),
+}
+
+
+def check_feasible(store: Store, todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine | None = None) -> None:
+    """Raises `Problems` with every reason why the stages to compute cannot run on this cluster."""
+    machine = machine or this_machine()
+    problems = [] if cluster.kind == "existing" else list(_pool_problems(todo, cluster, machine))
+    problems += _memory_problems(store, todo, cluster, machine)
+    if problems:
+        raise Problems({str(problem): problem for problem in problems}.values())
+
+
+def kind_of(pool: Pool) -> str:
+    """encoder, generator, lucene, scorer or replayer."""
+    return pool.name.partition(":")[0]
+
+
+def room(pool: Pool, cluster: ClusterConfig, machine: Machine) -> int:
+    """How many workers of this kind fit a local cluster."""
+    cpus, gpus = cluster.cpus or machine.cpus, machine.gpus
+    return int(min(cpus // pool.cpus if pool.cpus else 1 << 20, gpus // pool.gpus if pool.gpus else 1 << 20))
+
+
+def worker_bytes(stage: Stage, documents: int | None, queries: int) -> int | None:
+    """The least that one worker of a stage holds at once; None where it is small whatever the collection."""
+    rule = MEMORY.get(stage.name)
+    return rule(stage, documents, queries) if rule and documents else None
+
+
+def shard_queries(store: Store, stage: Stage, cluster: ClusterConfig) -> int:
+    """Queries of one shard."""
+    artifact = stage.inputs["queries"].artifact(store) if "queries" in stage.inputs else None
+    rows = artifact.manifest()["counts"]["rows"] if artifact and artifact.exists() else cluster.shard_queries
+    return min(cluster.shard_queries, rows)
+
+
+def documents_of(store: Store, stage: Stage) -> int | None:
+    """Documents of the corpus that a stage works on, found along its inputs."""
+    waiting = [stage]
+    while waiting:
+        found = waiting.pop(0)
+        if found.name == "corpus":
+            artifact = found.artifact(store)
+            return artifact.manifest()["counts"]["rows"] if artifact.exists() else None
+        waiting += found.inputs.values()
+    return None
+
+
+def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine) -> Iterator[DesaError]:
+    pools = {stage.work.pool.name: stage.work.pool for stage in todo if stage.work.pool}
+    cpus = cluster.cpus or machine.cpus
+    for name, pool in pools.items():
+        kind = kind_of(pool)
+        if pool.gpus > machine.gpus:
+            yield DesaError(
+                f"a worker of {name} takes {pool.gpus:g} GPUs, this machine has {machine.gpus or 'none'}",
+                where=GPUS.get(kind, "cluster"),
+                mend="use cluster=existing with GPU nodes, or lower it",
+            )
+        if cluster.kind != "local":
+            continue
+        if pool.cpus > cpus:
+            yield DesaError(
+                f"a worker of {name} takes {pool.cpus:g} CPUs, the local cluster has {cpus}",
+                where=f"cluster.{CPUS[kind]}" if kind in CPUS else "cluster.cpus",
+                mend="lower it, or use cluster=existing",
+            )
+        elif pool.gpus <= machine.gpus and kind in SIZES:
+            # The defaults are made for any machine: on a small one fewer workers start. More is somebody's wish.
+            asked, default = getattr(cluster, SIZES[kind]), getattr(ClusterConfig(), SIZES[kind])
+            if (held := room(pool, cluster, machine)) < (asked or 0) and asked > (default or 0):
+                takes = f"{pool.cpus:g} CPUs" + (f" and {pool.gpus:g} GPUs" if pool.gpus else "")
+                yield DesaError(
+                    f"{asked} workers of {takes} each do not fit: the local cluster holds {held}",
+                    where=f"cluster.{SIZES[kind]}",
+                    mend="lower it, or use cluster=existing",
+                )
+
+
+def _memory_problems(
+    store: Store, todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine
+) -> Iterator[DesaError]:
+    given = cluster.memory_gb * GB
+    worst: dict[str, int] = {}
+    for stage in todo:
+        documents = documents_of(store, stage)
+        queries = shard_queries(store, stage, cluster)
+        needed = worker_bytes(stage, documents, queries)
+        if needed is None or documents is None:
+            continue
+        if needed > given:
+            one = worker_bytes(stage, documents, 1) or 0
+            smaller = f", or lower cluster.shard_queries={cluster.shard_queries}" if one <= given else ""
+            yield DesaError(
+                f"a worker holds {needed / GB:.3g} GB at once for {documents:,} documents ({_shown(stage)}), "
+                f"more than the {cluster.memory_gb:g} GB it may use",
+                where="cluster.memory_gb",
+                mend=f"set it to {_rounded_up(needed / GB)}{smaller}",
+            )
+        elif stage.work.pool and cluster.kind != "existing":
+            pool = stage.work.pool
+            workers = 1 if cluster.kind == "serial" else min(pool.size or 1, max(1, room(pool, cluster, machine)))
+            full = worker_bytes(stage, documents, queries * 3) or 0  # blocks fill what they may
+            worst[kind_of(pool)] = max(worst.get(kind_of(pool), 0), workers * min(int(given), max(full, needed)))
+    for kind, total in worst.items():
+        if total > machine.memory:
+            yield DesaError(
+                f"all {kind}s together hold up to {total / GB:.3g} GB, this machine has {machine.memory / GB:.3g} GB",
+                where=f"cluster.{SIZES[kind]}",
+                mend="lower it or cluster.memory_gb",
+            )
+
+
+def _shown(stage: Stage) -> str:
+    return f"{stage.name} {stage.params.get('kind', '')}".strip()
+
+
+def _rounded_up(gb: float) -> str:
+    """Two significant digits, never below the number itself."""
+    unit = 10.0 ** (len(f"{int(gb)}") - 2) if gb >= 1 else 0.01
+    while gb / unit < 1:
+        unit /= 10
+    return f"{-(-gb // unit) * unit:.6g}"
