@@ -72,7 +72,7 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         cells = plan(store, orders)
         lease.refer(used(cells))  # from here on, only these are left alone
         todo = missing(store, [target for cell in cells for target in cell.targets])
-    check_feasible(store, todo, first.cluster)
+        check_feasible(store, todo, first.cluster)
         log = around.enter_context(logged(first, cells, summary))
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)

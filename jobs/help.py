@@ -18,6 +18,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "plan": (
         "desa plan dataset=scifact method=desa               # the same overrides as desa run",
         "desa plan -m method=original,desa fusion.kappa=20,60",
+        "desa plan -m method=original,desa explain=1         # why stages of cell 1 are not stored",
     ),
     "submit": (
         "desa submit submit.address=http://HEAD:8265 submit.home=/shared/desa dataset=scifact method=desa",
@@ -45,6 +46,11 @@ SETTINGS: Mapping[str, Sequence[str]] = {
         "submit.command=PATH  the head node's desa, where it is not on its PATH",
         "submit.follow=false  do not wait for the job",
         "submit.job=ID  follow a job that was sent earlier, send nothing",
+    ),
+    "plan": (
+        "view=table|tree  stages by kind, or what is computed from what",
+        "detail=true  every stage on a line of its own",
+        "explain=CELL  say why the stages of a cell (counted from 0) are not stored",
     ),
     "generate": ("prompts=[references]  which prompts", "export=FOLDER  write <prompt>.jsonl there"),
     "report": (

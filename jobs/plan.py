@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from desa_ray.config import STRICT, checked
+from desa_ray.config import STRICT, Int, checked
 from desa_ray.errors import DesaError, listed
 from desa_ray.pipeline.estimates import plan_stages
 from desa_ray.pipeline.explain import Reason, explain
@@ -27,16 +27,18 @@ from jobs.cells import open_store, plan
 from jobs.plan_views import plan_table, plan_tree, totals
 from jobs.settings import Order, order_of
 
+OPTIONS = ("view", "detail", "explain")
+
 
 @dataclass(frozen=True, config=STRICT)
 class PlanConfig:
     view: Literal["table", "tree"]
     detail: bool
-    explain: Annotated[int, Field(ge=0)] | None
+    explain: Annotated[Int, Field(ge=0)] | None
 
 
 def plan_config(config: DictConfig) -> PlanConfig:
-    own: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, ["view", "detail", "explain"]), resolve=True)
+    own: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, list(OPTIONS)), resolve=True)
     return checked(PlanConfig, own)
 
 
@@ -107,9 +109,9 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
 
 
 def _task(config: DictConfig) -> None:
-    show_plan([order_of(config, output_folder())], plan_config(config))
+    show_plan([order_of(config, output_folder(), OPTIONS)], plan_config(config))
 
 
 def main(arguments: list[str]) -> int:
     """`desa plan [overrides]`, with -m for a sweep's plan."""
-    return hydra_app("plan", "plan", arguments, _task)
+    return hydra_app("plan", "plan", arguments, _task, further=OPTIONS)

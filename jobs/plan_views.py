@@ -10,7 +10,7 @@ from rich.tree import Tree
 
 from desa_ray.config import ClusterConfig
 from desa_ray.pipeline.estimates import Planned
-from desa_ray.pipeline.feasible import documents_of, kind_of, shard_queries, worker_bytes
+from desa_ray.pipeline.feasible import GB, documents_of, kind_of, shard_queries, worker_bytes
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 
@@ -184,7 +184,8 @@ def _sum(text: str, known: int, left: Sequence[Planned]) -> str:
 
 
 def _held(store: Store, stage: Stage, cluster: ClusterConfig) -> int | None:
-    return worker_bytes(stage, documents_of(store, stage), shard_queries(store, stage, cluster))
+    full = worker_bytes(stage, documents_of(store, stage), shard_queries(store, stage, cluster))
+    return None if full is None else min(full, int(cluster.memory_gb * GB))
 
 
 def _workers(store: Store, cluster: ClusterConfig, left: Sequence[Planned]) -> str:

@@ -8,13 +8,13 @@ from omegaconf import DictConfig
 
 from jobs.cells import Order, run_cells
 from jobs.console import note
-from jobs.plan import plan_config, show_plan
+from jobs.plan import OPTIONS, plan_config, show_plan
 from jobs.settings import order_of
 from jobs.submit import check_sweep
 
 
-def _orders(configs: Sequence[DictConfig], folders: Sequence[Path]) -> list[Order]:
-    return [order_of(config, folder) for config, folder in zip(configs, folders, strict=True)]
+def _orders(configs: Sequence[DictConfig], folders: Sequence[Path], further: Sequence[str] = ()) -> list[Order]:
+    return [order_of(config, folder, further) for config, folder in zip(configs, folders, strict=True)]
 
 
 def run_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def run_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Pa
 
 def plan_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """Show the plan of all cells together; runs nothing."""
-    show_plan(_orders(configs, folders), plan_config(configs[0]))
+    show_plan(_orders(configs, folders, OPTIONS), plan_config(configs[0]))
     return [{} for _ in configs]
 
 

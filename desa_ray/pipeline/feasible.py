@@ -9,7 +9,7 @@ from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.fusing import fusion_bytes
 from desa_ray.pipeline.machine import Machine, this_machine
-from desa_ray.pipeline.rankings import dense_ranking_bytes, sparse_ranking_bytes
+from desa_ray.pipeline.rankings import ranking_bytes
 from desa_ray.pipeline.stage import Pool, Stage
 from desa_ray.store.artifacts import Store
 
@@ -18,14 +18,12 @@ SIZES = {"encoder": "encoders", "generator": "generators", "scorer": "scorers", 
 CPUS = {"encoder": "encoder_cpus", "generator": "generator_cpus"}
 GPUS = {"encoder": "cluster.encoder_gpus", "generator": "generator.tensor_parallel_size"}
 
-# Stage -> bytes that one worker holds at once, from the stage, N documents and the queries of a shard.
+# Stage -> bytes that one worker holds at once, from the stage, N documents and the queries it works on together.
 MEMORY: Mapping[str, Callable[[Stage, int, int], int]] = {
-    "ranking": lambda stage, documents, queries: (
-        dense_ranking_bytes(documents, queries)
-        if stage.params["kind"] == "dense"
-        else sparse_ranking_bytes(documents, len([role for role in stage.inputs if stage.inputs[role].name == "terms"]))
+    "ranking": lambda stage, documents, queries: ranking_bytes(documents, queries),
+    "fusion": lambda stage, documents, queries: fusion_bytes(
+        documents, len(stage.params["channels"]), stage.params.get("ranking") == "lazy"
     ),
-    "fusion": lambda stage, documents, queries: fusion_bytes(documents, len(stage.params["channels"])),
 }
 
 
@@ -50,7 +48,7 @@ def room(pool: Pool, cluster: ClusterConfig, machine: Machine) -> int:
 
 
 def worker_bytes(stage: Stage, documents: int | None, queries: int) -> int | None:
-    """The least that one worker of a stage holds at once; None where it is small whatever the collection."""
+    """What one worker of a stage holds for so many queries at once; None where it never grows with the collection."""
     rule = MEMORY.get(stage.name)
     return rule(stage, documents, queries) if rule and documents else None
 
@@ -81,7 +79,7 @@ def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machi
         kind = kind_of(pool)
         if pool.gpus > machine.gpus:
             yield DesaError(
-                f"a worker of {name} takes {pool.gpus:g} GPUs, this machine has {machine.gpus or 'none'}",
+                f"a worker of {name} takes GPUs ({pool.gpus:g}), this machine has {machine.gpus or 'none'}",
                 where=GPUS.get(kind, "cluster"),
                 mend="use cluster=existing with GPU nodes, or lower it",
             )
@@ -113,23 +111,20 @@ def _memory_problems(
     for stage in todo:
         documents = documents_of(store, stage)
         queries = shard_queries(store, stage, cluster)
-        needed = worker_bytes(stage, documents, queries)
-        if needed is None or documents is None:
+        needed, full = worker_bytes(stage, documents, 1), worker_bytes(stage, documents, queries)
+        if needed is None or full is None:
             continue
         if needed > given:
-            one = worker_bytes(stage, documents, 1) or 0
-            smaller = f", or lower cluster.shard_queries={cluster.shard_queries}" if one <= given else ""
             yield DesaError(
-                f"a worker holds {needed / GB:.3g} GB at once for {documents:,} documents ({_shown(stage)}), "
-                f"more than the {cluster.memory_gb:g} GB it may use",
+                f"one query alone takes {needed / GB:.3g} GB for {documents:,} documents ({_shown(stage)}), "
+                f"more than the {cluster.memory_gb:g} GB a worker may use",
                 where="cluster.memory_gb",
-                mend=f"set it to {_rounded_up(needed / GB)}{smaller}",
+                mend=f"set it to {_rounded_up(needed / GB)}, or use ranking=lazy",
             )
         elif stage.work.pool and cluster.kind != "existing":
             pool = stage.work.pool
             workers = 1 if cluster.kind == "serial" else min(pool.size or 1, max(1, room(pool, cluster, machine)))
-            full = worker_bytes(stage, documents, queries * 3) or 0  # blocks fill what they may
-            worst[kind_of(pool)] = max(worst.get(kind_of(pool), 0), workers * min(int(given), max(full, needed)))
+            worst[kind_of(pool)] = max(worst.get(kind_of(pool), 0), workers * min(int(given), full))
     for kind, total in worst.items():
         if total > machine.memory:
             yield DesaError(

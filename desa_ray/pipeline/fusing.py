@@ -276,8 +276,8 @@ def read_run(store: Store, stage: Stage) -> pl.DataFrame:
     return pl.concat([read_table(artifact, shard.parts[0], RUN) for shard in shards])
 
 
-def fusion_bytes(documents: int, channels: int) -> int:
-    """What a worker holds for one query: ranks of every document in every channel and its score, for the fusion and
-    again for the replay; complete rankings themselves are mapped from the disk.
+def fusion_bytes(documents: int, channels: int, lazy: bool) -> int:
+    """What a worker holds for one query: ranks of every document in every channel, its score and a mark, for the
+    replay, and for the fusion once more where it is complete. Rankings themselves are mapped from the disk.
     """
-    return documents * 2 * (4 * channels + 9)
+    return documents * (4 * channels + 9) * (1 if lazy else 2)

@@ -97,6 +97,11 @@ def finish_ranked(artifact: Artifact, shards: Sequence[Shard]) -> Finished:
     return Finished(hasher.hexdigest(), {"rows": shards[-1].stop, "items": items})
 
 
+def ranking_bytes(documents: int, queries: int) -> int:
+    """What a worker holds to rank the queries of one shard; shards are cut so that they fit `memory_gb`, to one query."""
+    return documents * queries * BYTES_A_DOCUMENT
+
+
 def queries_in(store: Store, stage: Stage) -> int:
     return stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
 
@@ -324,15 +329,3 @@ class Rankings:
         """The query's row of the `queries` table."""
         shard, _, _, table = self._part(row)
         return table.row(row - shard.start, named=True)
-
-
-def dense_ranking_bytes(documents: int, queries: int) -> int:
-    """The least a worker holds to rank `queries` queries in one shard: for every document one query's scores and sort,
-    and the shard's orders twice, as they are and joined to the part that is written.
-    """
-    return documents * (16 + 8 * queries)
-
-
-def sparse_ranking_bytes(documents: int, sources: int) -> int:
-    """The least a worker holds to rank one query by BM25: sums, hits, and a list (numbers, scores) a text source."""
-    return documents * (9 + 8 * sources)

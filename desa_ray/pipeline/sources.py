@@ -106,8 +106,9 @@ class TextSource:
         if importlib.util.find_spec("vllm") is None:
             what = f"generator {generator.name} needs vLLM, which is not installed here"
             problems.append(DesaError(what, where="generator", mend=f"install the gpu extra, {instead}"))
-        if generator.device == "cuda" and (gpus := this_machine().gpus) < generator.tensor_parallel_size:
-            what = f"generator {generator.name} runs on {generator.tensor_parallel_size} GPUs, this machine has {gpus}"
+        wanted, gpus = generator.tensor_parallel_size, this_machine().gpus
+        if generator.device == "cuda" and gpus < wanted:
+            what = f"generator {generator.name} needs {wanted} GPU{'s'[: wanted != 1]}, this machine has {gpus}"
             problems.append(DesaError(what, where="generator.device", mend=instead))
         if problems:
             raise Problems(problems)

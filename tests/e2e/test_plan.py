@@ -81,8 +81,8 @@ def test_what_cannot_run_is_refused_before_anything_is_computed(verb, plan, tmp_
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     code, _, errors = plan("generator=qwen2_5_7b", "cluster=serial", verb=verb)
     assert code == 2
-    assert "error: generator.device: generator qwen2_5_7b runs on 1 GPUs, this machine has 0" in errors
-    code, _, errors = plan("cluster=serial", "cluster.memory_gb=0.00001", "tracking.enabled=false", verb=verb)
+    assert "error: generator.device: generator qwen2_5_7b needs 1 GPU, this machine has 0" in errors
+    code, _, errors = plan("cluster=serial", "cluster.memory_gb=0.000001", "tracking.enabled=false", verb=verb)
     assert code == 2
-    assert "error: cluster.memory_gb: a worker holds" in errors
+    assert "error: cluster.memory_gb: one query alone takes" in errors
     assert not list((tmp_path / "home" / "store").glob("*/*/*.npy"))

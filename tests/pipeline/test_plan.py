@@ -54,7 +54,8 @@ def test_a_run_does_what_the_plan_said(scifact_slice, small_slice, warm_home, tm
         assert not plan.at_most
         assert plan.bytes is not None
         written = sum(part["bytes"] for part in manifest["parts"].values())
-        assert written / 4 < plan.bytes < written * 4, plan.stage
+        # What a file takes however few its rows is much of so few: a fusion's two tables alone have 40 columns.
+        assert written / 8 < plan.bytes < written * 8, plan.stage
         took += manifest["meta"]["seconds"]
     # Starting Lucene and loading the model take most of so small a run, here and where the estimates come from.
     assert took / 15 < sum(plan.seconds or 0 for plan in plans) < took * 15
@@ -138,7 +139,7 @@ def _store_and_targets(home: Path, folder: Path, *overrides: str):
 def test_an_empty_store_and_changed_bits_have_their_own_words(scifact_slice, small_slice, warm_home, tmp_path):
     reasons = explain(*_store_and_targets(tmp_path / "empty", small_slice))
     assert {reason.text for reason in reasons} == {"nothing of this kind is stored"}
-    store, cell = cell_of(warm_home, scifact_slice, "method=original")
+    store, cell = cell_of(warm_home, scifact_slice, "method=original", "fusion.kappa=20")
     terms = _stage(cell, "terms")
     artifact = terms.artifact(store)
     inputs = artifact.manifest()["meta"]["inputs"]
@@ -165,7 +166,7 @@ TOO_MUCH = {
     "cluster.encoder_cpus": [LOCAL, "cluster.encoder_cpus=3"],
     "cluster.encoders": [LOCAL, "cluster.encoder_cpus=1", "cluster.encoders=3"],
     "cluster.replayers": [LOCAL, "cluster.replayers=4"],
-    "cluster.memory_gb": ["cluster.memory_gb=0.00005"],
+    "cluster.memory_gb": ["cluster.memory_gb=0.000002"],
 }
 
 
