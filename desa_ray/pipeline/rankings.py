@@ -98,7 +98,7 @@ def finish_ranked(artifact: Artifact, shards: Sequence[Shard]) -> Finished:
 
 
 def ranking_bytes(documents: int, queries: int) -> int:
-    """What a worker holds to rank the queries of one shard; shards are cut so that they fit `memory_gb`, to one query."""
+    """What a worker holds to rank the queries of a shard; shards are cut to fit `memory_gb`, down to one query."""
     return documents * queries * BYTES_A_DOCUMENT
 
 
