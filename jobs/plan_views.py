@@ -98,7 +98,7 @@ def totals(store: Store, stages: Sequence[Planned]) -> list[str]:
         return [*lines, "nothing is left to compute"]
     seconds = [planned.seconds for planned in left if planned.seconds is not None]
     unknown = len(left) - len(seconds)
-    more = f"; of {unknown} stages nothing like them was computed on this store yet" if unknown else ""
+    more = f"; nothing like {unknown} of the stages is in this store yet" if unknown else ""
     lines.append(f"time left: {_about(duration(sum(seconds))) if seconds else '?'}, one stage after another{more}")
     sizes = [planned.bytes for planned in left if planned.bytes is not None]
     more = f", and {len(left) - len(sizes)} stages of unknown size" if len(sizes) < len(left) else ""
