@@ -17,7 +17,7 @@ import polars as pl
 from desa_ray.core.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.report.names import STAND_IN
-from desa_ray.report.records_check import REQUIRED, check_records
+from desa_ray.report.records_check import REQUIRED, check_columns
 from desa_ray.store.content import rows_content
 from desa_ray.types import sha256_json
 
@@ -84,7 +84,7 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
     """
     if not records.height:
         raise DesaError("there are no query records", where="records")
-    check_records(records, "records")
+    check_columns(records, "records")  # what they hold was checked file by file when they were read
     sources = "source" in records.columns
     problems: list[DesaError] = []
     found: dict[tuple, tuple[Cell, str]] = {}

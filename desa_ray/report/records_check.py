@@ -32,11 +32,16 @@ _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
 MEND = "name records.parquet files that `desa run` wrote"
 
 
-def check_records(records: pl.DataFrame, where: str) -> None:
-    """Raises `Problems` with everything that keeps the table from being query records."""
+def check_columns(records: pl.DataFrame, where: str) -> None:
+    """Raises DesaError where a column that every record has is missing."""
     if missing := [name for name in REQUIRED if name not in records.columns]:
         what = f"these are no query records: columns missing: {listed(missing, 30)}"
         raise DesaError(what, where=where, mend=MEND)
+
+
+def check_records(records: pl.DataFrame, where: str) -> None:
+    """Raises `Problems` with everything that keeps the table from being query records."""
+    check_columns(records, where)
     found: list[DesaError] = []
     for name, (wanted, fits) in _KINDS.items():
         kind = records.schema[name]

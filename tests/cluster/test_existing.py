@@ -35,6 +35,7 @@ def _run(folder: Path, small_slice: Path, *arguments: str) -> str:
     return summaries(folder)[0]["artifacts"]["records.parquet"]
 
 
+@pytest.mark.slow
 def test_two_nodes_give_the_records_of_a_serial_run_and_stay_up(cluster, small_slice, tmp_path):
     serial = _run(tmp_path / "serial", small_slice, "cluster=serial")
     where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoders=2"]

@@ -48,6 +48,7 @@ def undisturbed(small_slice, tmp_path_factory) -> str:
     return _records(folder)
 
 
+@pytest.mark.slow
 def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_path):
     process = _start(tmp_path, tmp_path / "home", *_dataset(small_slice), *SMALL)
     _await_shards(tmp_path / "home", 3, process)
@@ -58,6 +59,7 @@ def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_
     assert _records(tmp_path) == undisturbed
 
 
+@pytest.mark.slow
 def test_killing_the_driver_loses_only_shards_in_flight(small_slice, undisturbed, tmp_path):
     home = tmp_path / "home"
     process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)

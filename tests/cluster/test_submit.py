@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
+from ray._raylet import AuthenticationTokenLoader, Config
 
 from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.errors import DesaError
@@ -166,10 +167,15 @@ def test_paths_that_one_node_does_not_share_are_refused_with_its_name(site, tmp_
 
 
 @pytest.fixture
-def jobs(site, monkeypatch) -> RayJobs:
+def jobs(site, monkeypatch) -> Iterator[RayJobs]:
     for name, value in token_environment().items():
         monkeypatch.setenv(name, value)
-    return RayJobs(site.head.url)
+    # Ray reads the mode once a process; other tests of this one have read another.
+    Config.initialize('{"AUTH_MODE": "token"}')
+    AuthenticationTokenLoader.instance().reset_cache()
+    yield RayJobs(site.head.url)
+    Config.initialize('{"AUTH_MODE": "disabled"}')
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def test_every_end_of_a_job_has_its_exit_code(jobs):

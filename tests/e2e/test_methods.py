@@ -290,7 +290,7 @@ def test_a_fallback_is_original_in_every_channel_and_says_nothing_of_mechanism(s
 
 def test_related_methods_run_on_the_demos_own_texts(desa, tmp_path):
     # Planned only: encoding the demo takes minutes. Every recording is read and checked by it.
-    shown = desa("plan", "-m", "+experiment=demo_methods", "cluster=serial").stdout
+    shown = desa("plan", "-m", "+experiment=demo_methods", "cluster=serial", "detail=true").stdout
     assert "9 cells" in shown
     for prompt in ("semantic_rewrite draw 2", "lexical_rewrite draw 2", "hyde draw 2", "mugi draw 2"):
         assert prompt in shown, prompt

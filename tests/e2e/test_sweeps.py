@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from mlflow.tracking import MlflowClient
 
 from tests.desa_fixtures import METHODS, dataset, run_desa, summaries
@@ -110,6 +111,7 @@ def _damage_a_ranking(home: Path, operator: str) -> str:
     raise AssertionError(f"no ranking of {operator}")
 
 
+@pytest.mark.slow
 def test_an_encoder_sweep_compares_two_encoders(small_slice, desa, tmp_path):
     desa(
         "run", "-m", "encoder=minilm_l6,minilm_l3", "method=original,desa", *dataset(small_slice), "draws=1",

@@ -159,7 +159,7 @@ def test_runs_and_judgments_of_different_kinds_are_refused(files, tmp_path):
     write_qrels(nothing, pl.DataFrame({"query_id": ["1"], "doc_id": ["d"], "grade": [0]}))
     with pytest.raises(DesaError, match="no query has a positive judgment"):
         main([str(runs["r2.rrf60"]), "--qrels", str(nothing)])
-    with pytest.raises(DesaError, match="at least 1"):
+    with pytest.raises(DesaError, match="--resamples must be from 1 to"):
         main([str(other), "--qrels", str(qrels), "--resamples", "0"])
 
 
