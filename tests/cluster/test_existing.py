@@ -84,6 +84,7 @@ def _doctor(cluster, folder: Path, *arguments: str):
     return done.returncode, [f for f in findings if f["name"].startswith(("ray", "node"))]
 
 
+@pytest.mark.slow
 def test_the_doctor_visits_every_node(cluster, tmp_path):
     code, (finding,) = _doctor(cluster, tmp_path)
     assert (code, finding["status"]) == (0, "ok")

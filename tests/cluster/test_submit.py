@@ -178,6 +178,7 @@ def jobs(site, monkeypatch) -> Iterator[RayJobs]:
     AuthenticationTokenLoader.instance().reset_cache()
 
 
+@pytest.mark.slow
 def test_every_end_of_a_job_has_its_exit_code(jobs):
     ends = {("true",): 0, ("false",): 1, ("sh", "-c", "kill -9 $$"): 137}
     sent = {jobs.send(command, {}, None): code for command, code in ends.items()}
