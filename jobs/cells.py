@@ -153,7 +153,10 @@ class _Sweep:
     def _fail(self, number: int, error: DesaError) -> None:
         self.failures[number] = error
         if self.log is not None:
-            log_failure(self.log, self.cells[number], error, self.started_ms)
+            try:
+                log_failure(self.log, self.cells[number], error, self.started_ms)
+            except DesaError as unlogged:  # the other cells go on all the same
+                self.failures[number] = Problems([error, unlogged])
 
     def _name(self, number: int) -> str:
         config = self.orders[number].config

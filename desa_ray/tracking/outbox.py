@@ -149,7 +149,12 @@ def left_behind(root: Path, uri: str | None = None) -> Iterator[Outbox]:
 
 def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
     """Send all of a left-behind outbox, and mark what it left RUNNING as KILLED; True when nothing waits any more."""
-    outbox.send(connect, now=True)
+    while True:
+        try:
+            outbox.send(connect, now=True)
+            break
+        except DesaError as refusal:  # set aside as `.refused`; what follows is still sent
+            outbox.trouble = str(refusal)
     if outbox.waiting():
         return False
     if not outbox.ended():
