@@ -1,6 +1,7 @@
 """`desa VERB ...`: verbs are the modules of this package; `desa --help` lists them with their first docstring line."""
 
 import ast
+import errno
 import importlib
 import signal
 import sys
@@ -10,6 +11,7 @@ from desa_ray import __version__
 from desa_ray.errors import DesaError
 
 VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "store", "fuse", "compare")
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
 
 
 def _first_line(verb: str) -> str:
@@ -42,6 +44,12 @@ def main() -> None:
     except DesaError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in DISK:
+            raise  # a fault of this program, to be seen whole
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror} (free or mend the disk, then the same command goes on)", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted: what is stored stays stored, the same command goes on from there", file=sys.stderr)

@@ -24,8 +24,9 @@ from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
 from desa_ray.store.leases import Lease
-from jobs.console import ConsoleProgress, cells_table, note
-from jobs.finishing import finish_cell, log_failure, noticed, now_ms
+from desa_ray.tracking.entries import now_ms
+from jobs.console import ConsoleProgress, cells_table, counted, note
+from jobs.finishing import finish_cell, log_failure, noticed
 from jobs.lazy_executor import LazyExecutor
 from jobs.outputs import write_json
 from jobs.settings import Order, home, store_root
@@ -76,7 +77,7 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         log = around.enter_context(logged(first, cells, summary))
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)
-        note(f"{len(cells)} cells, {len(todo)} stages to compute")
+        note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
         if not todo and first.cluster.kind == "existing":
             note("everything is stored: the cluster is not used")
         sweep = _Sweep(store, orders, cells, log, summary)

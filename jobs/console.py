@@ -105,9 +105,9 @@ class ConsoleProgress:
         self.quick, self.quick_s = 0, 0.0
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 shard`, `2 shards`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, many: str = "") -> str:
+    """`1 shard`, `2 shards`; `many` is a plural that is not the noun with an s."""
+    return f"{number} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def _title(stage: Stage) -> str:

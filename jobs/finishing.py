@@ -3,7 +3,6 @@
 Files come first, so that nothing is lost when the tracking server is away.
 """
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +12,13 @@ from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.records import cell_records, cell_runs, cell_summary, labels, per_draw, result_config
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
+from desa_ray.tracking.entries import CellRun, now_ms
 from desa_ray.types import sha256_json
 from jobs.outputs import manifest, sha256_file, write_json, write_records, write_runs
 from jobs.settings import Order, flat
 
 if TYPE_CHECKING:
     from desa_ray.tracking.sweeps import SweepLog
-
-
-def now_ms() -> int:
-    """Unix time in milliseconds."""
-    return int(time.time() * 1000)
 
 
 def finish_cell(
@@ -52,8 +47,6 @@ def finish_cell(
 
 def log_failure(log: "SweepLog", cell: Cell, error: DesaError, started_ms: int) -> None:
     """Log a cell that failed: what it was to be, and why it is not."""
-    from desa_ray.tracking.entries import CellRun
-
     run = CellRun(
         cell=cell_digest(cell),
         name=_name(cell),
@@ -92,8 +85,6 @@ def _name(cell: Cell) -> str:
 def _log(
     log: "SweepLog", cell: Cell, entry: dict[str, Any], draws: list, files: list[Path], started_ms: int
 ) -> str | None:
-    from desa_ray.tracking.entries import CellRun
-
     names = {name: entry[name] for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")}
     numeric = {name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")}
     numeric["kappa"] = float(cell.config.fusion.kappa)

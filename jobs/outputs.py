@@ -50,19 +50,19 @@ def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame]) -> list[
     """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
     paths = []
     odd = has_blanks(column for run in runs for column in (run["query_id"], run["docs"].explode()))
-    spelled = without_blanks if odd else str
     if odd:
         note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
     for draw, run in enumerate(runs):
         path = folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec")
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        rankings = {
-            spelled(query): [spelled(document) for document in documents]
-            for query, documents in zip(run["query_id"].to_list(), run["docs"].to_list(), strict=True)
-        }
-        write_run(temporary, rankings, tag=f"desa-{method}-draw{draw}")
+        write_run(temporary, _spelled(run) if odd else run, tag=f"desa-{method}-draw{draw}")
         paths.append(temporary.replace(path))
     return paths
+
+
+def _spelled(run: pl.DataFrame) -> dict[str, list[str]]:
+    rows = run.select("query_id", "docs").iter_rows()
+    return {without_blanks(query): [without_blanks(document) for document in documents] for query, documents in rows}
 
 
 def manifest(store: Store, cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]) -> dict[str, Any]:

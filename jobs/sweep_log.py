@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from desa_ray.config import RunConfig
-from desa_ray.errors import Problems
+from desa_ray.credentials import redacted
+from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.graph import Cell
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.records import labels
 from desa_ray.types import sha256_json
-from jobs.console import note
+from jobs.console import counted, note
 from jobs.finishing import cell_digest
 from jobs.outputs import write_json
 from jobs.settings import home, tracking_uri
@@ -37,22 +38,32 @@ def logged(config: RunConfig, cells: Sequence[Cell], summary: Path | None) -> "I
         sweep_run(config, cells, parent=summary is not None), uri=uri, home=home(), offline=offline, sample_s=sample_s
     )
     write_json(home() / "last_tracking.json", {"uri": uri})
-    status, errors = "KILLED", []
+    status, errors, problems = "KILLED", [], []
     try:
         yield log
         status = "FINISHED"
-    except Exception as error:
+    except DesaError as error:
         status = "FAILED"
-        errors = [str(problem) for problem in (error.problems if isinstance(error, Problems) else [error])]
+        problems = [*error.problems] if isinstance(error, Problems) else [error]
+        errors = [str(problem) for problem in problems]
+    except Exception as error:
+        status, errors = "FAILED", [str(error)]
         raise
     finally:
         metrics = {"cells": float(len(cells)), "cells_failed": float(len(errors))}
         files = [summary] if summary is not None and summary.exists() else []
-        log.end(status, metrics, errors, files)
+        try:
+            log.end(status, metrics, errors, files)
+        except DesaError as unlogged:
+            problems.append(unlogged)
         if log.unsent and not offline:
-            note(f"{log.unsent} log entries could not be sent to {uri}: {log.outbox.trouble}")
+            waiting = counted(log.unsent, "log entry", "log entries")
+            note(f"{waiting} could not be sent to {redacted(uri)}: {log.outbox.trouble}")
         if log.unsent:
-            note(f"{log.unsent} log entries wait in {log.outbox.folder}: `desa sync` or the next run sends them")
+            waiting = counted(log.unsent, "log entry waits", "log entries wait")
+            note(f"{waiting} in {log.outbox.folder}: `desa sync` or the next run sends what is there")
+    if problems:
+        raise problems[0] if len(problems) == 1 else Problems(problems)
 
 
 def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):

@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
-from desa_ray.errors import DesaError
+from desa_ray.credentials import redacted
+from desa_ray.errors import DesaError, Problems
+from jobs.console import counted
 from jobs.settings import home
 
 
@@ -14,14 +16,20 @@ def main(arguments: list[str]) -> int:
     from desa_ray.tracking.outbox import left_behind, replay
     from desa_ray.tracking.runs import Tracker
 
-    sent, troubles = 0, {}
+    sent, problems = 0, []
     for box in left_behind(home() / "outbox"):
         target, before = box.target, len(box.waiting())
         if not replay(box, lambda target=target: Tracker(target.uri, Path(target.artifacts))):
-            troubles[target.uri] = (len(box.waiting()), box.trouble)
-        sent += before - len(box.waiting())
-    print(f"{sent} log entries sent")
-    if troubles:
-        lines = [f"{left} entries still wait for {uri}: {trouble}" for uri, (left, trouble) in troubles.items()]
-        raise DesaError("; ".join(lines), where=str(home() / "outbox"), mend="start the server, then `desa sync`")
+            waiting = counted(len(box.waiting()), "entry still waits", "entries still wait")
+            what = f"{waiting} for {redacted(target.uri)}: {box.trouble}"
+            problems.append(DesaError(what, where=str(box.folder), mend="start the server, then `desa sync`"))
+        sent += before - len(box.waiting()) - len(box.refusals)
+        for path in box.refused():
+            reason = path.with_suffix(".why")
+            why = reason.read_text(encoding="utf-8") if reason.exists() else "MLflow refused it"
+            mend = "the cell's own folder has its results; remove this file when it is not needed"
+            problems.append(DesaError(f"refused by {redacted(target.uri)}: {why}", where=str(path), mend=mend))
+    print(f"{counted(sent, 'log entry', 'log entries')} sent")
+    if problems:
+        raise Problems(problems)
     return 0

@@ -19,9 +19,9 @@ from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, file_blocks, numbered_lines
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
+RANKINGS = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 BLANKS = " \t\r\n\v\f"
-BLANK = re.compile(f"[{BLANKS}]")
 
 
 def read_run(path: Path) -> dict[str, list[str]]:
@@ -110,24 +110,42 @@ def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str,
             findings.line(str(path), line, f"{len(fields)} fields where 4 are meant")
 
 
-def write_run(path: Path, rankings: Mapping[str, Sequence[str]], *, tag: str) -> None:
-    """Writes rankings (document ids, best first) with strictly decreasing scores: length, length - 1, ..., 1.
+def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) -> None:
+    """Writes rankings with strictly decreasing scores: length, length - 1, ..., 1.
 
     Fused scores may tie or differ by less than float32 tells apart, and trec_eval orders by score alone; so scores only
     say the rank.
 
+    Args:
+        rankings: document ids (best first) by query id, or a frame with columns `query_id` (String) and `docs` (List of
+            String); an empty list writes no line.
+
     Raises:
         DesaError: an id or tag that a TREC line cannot hold (empty, or with a blank in it).
     """
-    lines: list[str] = []
-    _check(tag, "tag")
-    for query, documents in rankings.items():
-        _check(query, "query id")
-        for place, document in enumerate(documents):
-            _check(document, f"query {query}: document id")
-            lines.append(f"{query} Q0 {document} {place + 1} {len(documents) - place} {tag}\n")
-    data = "".join(lines).encode()
+    frame = rankings if isinstance(rankings, pl.DataFrame) else _frame(rankings)
+    _check(pl.Series([tag]), "tag")
+    _check(frame["query_id"], "query id")
+    length = pl.col("docs").list.len().cast(pl.Int64)
+    rows = (
+        frame.lazy()
+        .filter(length > 0)
+        .select("query_id", "docs", place=pl.int_ranges(0, length), length=length)
+        .explode("docs", "place")
+        .collect()
+    )
+    _check(rows["docs"], "document id", of=rows["query_id"])
+    line = pl.concat_str(
+        "query_id", pl.lit(" Q0 "), "docs", pl.lit(" "), pl.col("place") + 1, pl.lit(" "),
+        pl.col("length") - pl.col("place"), pl.lit(f" {tag}\n"),
+    )  # fmt: skip
+    data = str(rows.select(line.str.join("")).item()).encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    docs = [list(documents) for documents in rankings.values()]
+    return pl.DataFrame({"query_id": list(rankings), "docs": docs}, RANKINGS)
 
 
 def write_qrels(path: Path, qrels: pl.DataFrame) -> None:
@@ -136,10 +154,10 @@ def write_qrels(path: Path, qrels: pl.DataFrame) -> None:
     Raises:
         DesaError: an id that a TREC line cannot hold (empty, or with a blank in it).
     """
+    _check(qrels["query_id"], "query id")
+    _check(qrels["doc_id"], "document id", of=qrels["query_id"])
     lines: list[str] = []
     for query, document, grade in qrels.select("query_id", "doc_id", "grade").iter_rows():
-        _check(query, "query id")
-        _check(document, f"query {query}: document id")
         lines.append(f"{query} 0 {document} {grade}\n")
     data = "".join(lines).encode()
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
@@ -158,9 +176,13 @@ def without_blanks(name: str) -> str:
     return re.sub(r"[\s%]", lambda found: quote(found.group()), name)
 
 
-def _check(text: str, name: str) -> None:
-    if not text or BLANK.search(text):
-        raise DesaError(f"{name} {text!r} cannot be written to a TREC file", mend="use ids without blanks")
+def _check(texts: pl.Series, name: str, of: pl.Series | None = None) -> None:
+    bad = ((texts == "") | texts.str.contains(f"[{BLANKS}]")).arg_true()
+    if len(bad):
+        place = int(bad[0])
+        whose = f"query {of[place]}: " if of is not None else ""
+        what = f"{whose}{name} {texts[place]!r} cannot be written to a TREC file"
+        raise DesaError(what, mend="use ids without blanks")
 
 
 def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, list[str]]]:

@@ -8,6 +8,7 @@ silently changed.
 
 import math
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,11 @@ class CellRun:
     started_ms: int
     ended_ms: int
     error: str | None = None
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return int(time.time() * 1000)
 
 
 def cell_document(run: CellRun) -> dict[str, Any]:

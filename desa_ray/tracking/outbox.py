@@ -3,6 +3,7 @@
 <outbox>/<address12>/<sweep12>-<attempt>/target.json     where it goes: address, experiment, sweep, attempt
                                          00003/          the artifacts of document 3
                                          00003.json      document 3, written after them
+                                         00002.refused   document 2, which MLflow refuses; 00002.why says why
                                          lock            held by the sweep while it lives
 
 A document is removed once MLflow has all of it; sending is repeatable (`delivery.py`), so a process killed between
@@ -26,6 +27,7 @@ from mlflow.exceptions import MlflowException
 
 from desa_ray.errors import DesaError
 from desa_ray.tracking.delivery import Delivery
+from desa_ray.tracking.opening import FAILURES
 from desa_ray.tracking.runs import Tracker, tracker_lock
 
 RETRY_S = 30.0
@@ -50,6 +52,7 @@ class Outbox:
         self.folder, self.target = folder, target
         self.number = 0
         self.delivery: Delivery | None = None
+        self.refusals: dict[int, str] = {}
         self.trouble: str | None = None
         self.quiet_until = 0.0
         self.lock = FileLock(folder / "lock")
@@ -58,21 +61,31 @@ class Outbox:
     def create(cls, root: Path, target: Target) -> "Outbox":
         """A new outbox below `root`, locked by this process."""
         folder = address_folder(root, target.uri) / f"{target.sweep[:12]}-{target.attempt}"
-        folder.mkdir(parents=True)
         outbox = cls(folder, target)
-        outbox.lock.acquire(blocking=False)
-        _write(folder / "target.json", asdict(target))
+        with kept_on_disk(folder):
+            folder.mkdir(parents=True)
+            outbox.lock.acquire(blocking=False)
+            _write(folder / "target.json", asdict(target))
         return outbox
 
     def put(self, document: Mapping[str, Any], artifacts: Sequence[Path] = ()) -> int:
-        """Write a document and copies of its artifacts; returns its number. From here on it cannot be lost."""
+        """Write a document and copies of its artifacts; returns its number. From here on it cannot be lost.
+
+        Raises:
+            DesaError: the disk cannot hold it; nothing of it is left there.
+        """
         number, self.number = self.number, self.number + 1
-        if artifacts:
-            place = self.folder / f"{number:05d}"
-            place.mkdir()
-            for path in artifacts:
-                shutil.copyfile(path, place / path.name)
-        _write(self.folder / ENTRY.format(number), document)
+        place = self.folder / f"{number:05d}"
+        try:
+            with kept_on_disk(self.folder):
+                if artifacts:
+                    place.mkdir()
+                    for path in artifacts:
+                        shutil.copyfile(path, place / path.name)
+                _write(self.folder / ENTRY.format(number), document)
+        except DesaError:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         return number
 
     def waiting(self) -> list[int]:
@@ -82,10 +95,8 @@ class Outbox:
     def send(self, connect: Callable[[], Tracker], *, now: bool = False) -> dict[int, str]:
         """Send what waits, in order, until something fails; returns the run id of each document sent.
 
-        After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed last.
-
-        Raises:
-            DesaError: MLflow refuses a document for what it holds. It is kept beside the others as `.refused`.
+        After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed last. A document
+        that MLflow refuses for what it holds is set aside as `.refused`, and `refusals` says why; the rest goes on.
         """
         sent: dict[int, str] = {}
         if not now and time.monotonic() < self.quiet_until:
@@ -102,16 +113,19 @@ class Outbox:
                 # Whatever it is, the document is safe on disk; only a refusal of its content is final.
                 self.delivery = None
                 if _refused(error):
-                    (self.folder / ENTRY.format(number)).rename(self.folder / f"{number:05d}.refused")
-                    raise DesaError(
-                        f"MLflow refuses it: {_first(error)}", where=f"log of {document.get('name', document['kind'])}"
-                    ) from error
+                    self.refusals[number] = f"log of {document.get('name', document['kind'])}: {_first(error)}"
+                    self._set_aside(number, self.refusals[number])
+                    continue
                 self.trouble = _first(error)
                 self.quiet_until = time.monotonic() + RETRY_S
                 return sent
             self.trouble = None
             self._remove(number)
         return sent
+
+    def refused(self) -> list[Path]:
+        """Documents that MLflow refused; each has why it was beside it, in a `.why` file."""
+        return sorted(self.folder.glob("[0-9]*.refused"))
 
     def ended(self) -> bool:
         """Whether the sweep said `end`; only a dead sweep did not."""
@@ -122,11 +136,17 @@ class Outbox:
 
     def close(self) -> None:
         """Let go; an outbox of an ended sweep from which everything was sent is removed."""
-        if self.ended() and not self.waiting() and not any(self.folder.glob("*.refused")):
+        if self.ended() and not self.waiting() and not self.refused():
             shutil.rmtree(self.folder)
             with suppress(OSError):  # others have theirs there
                 self.folder.parent.rmdir()
         self.lock.release()
+
+    def _set_aside(self, number: int, why: str) -> None:
+        entry = self.folder / ENTRY.format(number)
+        with suppress(OSError):  # a full disk: what counts is that the document stays
+            entry.with_suffix(".why").write_text(why, encoding="utf-8")
+        entry.rename(entry.with_suffix(".refused"))
 
     def _remove(self, number: int) -> None:
         (self.folder / ENTRY.format(number)).unlink()
@@ -149,12 +169,7 @@ def left_behind(root: Path, uri: str | None = None) -> Iterator[Outbox]:
 
 def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
     """Send all of a left-behind outbox, and mark what it left RUNNING as KILLED; True when nothing waits any more."""
-    while True:
-        try:
-            outbox.send(connect, now=True)
-            break
-        except DesaError as refusal:  # set aside as `.refused`; what follows is still sent
-            outbox.trouble = str(refusal)
+    outbox.send(connect, now=True)
     if outbox.waiting():
         return False
     if not outbox.ended():
@@ -200,6 +215,16 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
         outbox.close()
 
 
+@contextmanager
+def kept_on_disk(folder: Path) -> Iterator[None]:
+    """Turns a failure to write there into an error for the user."""
+    try:
+        yield
+    except OSError as error:
+        what = f"a log entry cannot be written: {error.strerror or error}"
+        raise DesaError(what, where=str(folder), mend="free that disk or move DESA_HOME, then rerun") from error
+
+
 def _write(path: Path, value: Any) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("w", encoding="utf-8") as stream:
@@ -218,5 +243,6 @@ def _refused(error: Exception) -> bool:
 
 
 def _first(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The error's first line; what no server or network says goes by its class, as it may be a fault of ours."""
+    lines = str(error).splitlines() or [""]
+    return lines[0] if isinstance(error, (DesaError, *FAILURES)) else f"{type(error).__name__}: {lines[0]}"

@@ -6,15 +6,15 @@ through the outbox: with the server away the sweep runs on, and what waits is se
 
 import os
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from desa_ray.tracking.entries import CellRun, cell_document, params, shortened, tags
-from desa_ray.tracking.outbox import Outbox, Target, left_behind, replay
+from desa_ray.errors import DesaError, Problems
+from desa_ray.tracking.entries import CellRun, cell_document, now_ms, params, shortened, tags
+from desa_ray.tracking.outbox import Outbox, Target, kept_on_disk, left_behind, replay
 from desa_ray.tracking.runs import Tracker, tracker_lock
 from desa_ray.tracking.system import SystemSampler
 from desa_ray.tracking.watchdog import Watchdog
@@ -38,11 +38,6 @@ class SweepRun:
     tags: Mapping[str, str]
 
 
-def now_ms() -> int:
-    """Unix time in milliseconds."""
-    return int(time.time() * 1000)
-
-
 class SweepLog:
     """Logs one sweep; made before any work, so that a wrong address stops it at once.
 
@@ -61,7 +56,8 @@ class SweepLog:
         self.run, self.offline = run, offline
         self.runs: dict[str, str] = {}
         artifacts = home / "mlartifacts"
-        home.mkdir(parents=True, exist_ok=True)
+        with kept_on_disk(home):
+            home.mkdir(parents=True, exist_ok=True)
         self._connect: Callable[[], Tracker] = lambda: Tracker(uri, artifacts)
         root = home / "outbox"
         if not offline:
@@ -91,17 +87,23 @@ class SweepLog:
         """Log a cell; returns its run's id, None while it waits to be sent.
 
         Raises:
-            DesaError: MLflow cannot hold a value of it.
+            DesaError: MLflow cannot hold a value of it, or the disk cannot hold the entry.
         """
         document = {**cell_document(cell), "child": self.run.parent}
         number = self.outbox.put(document, cell.artifacts)
         self._cells[number] = cell.cell
         self._sample()
         self._send()
+        if number in self.outbox.refusals:
+            raise DesaError(self.outbox.refusals.pop(number))
         return self.runs.get(cell.cell)
 
     def end(self, status: str, metrics: Mapping[str, float], errors: Sequence[str], artifacts: Sequence[Path]) -> None:
-        """Close the sweep as FINISHED, FAILED or KILLED; what cannot be sent now stays in the outbox."""
+        """Close the sweep as FINISHED, FAILED or KILLED; what cannot be sent now stays in the outbox.
+
+        Raises:
+            DesaError: MLflow refused entries that had waited, or the disk cannot hold the last one.
+        """
         try:
             if self.sampler:
                 self.sampler.stop()
@@ -120,6 +122,8 @@ class SweepLog:
                 )
             self.outbox.say_ended()
             self._send(now=True)
+            if self.outbox.refusals:
+                raise Problems(map(DesaError, self.outbox.refusals.values()))
         finally:
             self.outbox.close()
             if self.watchdog:

@@ -1,5 +1,6 @@
 """The log of a sweep reaches MLflow once and whole, whatever dies on the way. A real SQLite store each."""
 
+import errno
 import json
 import os
 import signal
@@ -173,22 +174,84 @@ def test_a_second_delivery_changes_nothing(uri, tmp_path):
     assert [m.value for m in tracker.client.get_metric_history(parent, "system/cpu")] == [5.0, 7.0]
 
 
-def test_a_refused_value_fails_its_cell_alone_and_is_kept(uri, tmp_path):
-    log = _log(uri, tmp_path / "home")
-    run_id = log.cell(_cell(tmp_path / "out", "one"))
-    assert run_id
-    # Another value for a param that is logged already: MLflow refuses it for ever.
+def _odd(uri: str, folder: Path, run_id: str) -> CellRun:
+    """A cell that MLflow refuses for ever: it has another value for a param that is logged already."""
     client = MlflowClient(uri)
     client.set_tag(run_id, "sha256.records.parquet", "two")
     client.set_terminated(run_id, "FAILED")
-    odd = _cell(tmp_path / "out", "one", text="two")
-    with pytest.raises(DesaError, match="MLflow refuses it"):
-        log.cell(CellRun(**{**odd.__dict__, "params": {"kappa": 61}}))
+    return CellRun(**{**_cell(folder, "one", text="two").__dict__, "params": {"kappa": 61}})
+
+
+def test_a_refused_value_fails_its_cell_alone_and_is_kept(uri, tmp_path, monkeypatch, capsys):
+    log = _log(uri, tmp_path / "home")
+    run_id = log.cell(_cell(tmp_path / "out", "one"))
+    assert run_id
+    odd = _odd(uri, tmp_path / "out", run_id)
+    with pytest.raises(DesaError, match="log of one: "):
+        log.cell(odd)
     assert log.cell(_cell(tmp_path / "out", "two"))
     log.end("FAILED", {}, ["refused"], [])
     assert len(list((tmp_path / "home" / "outbox").glob("*/*/*.refused"))) == 1
     with pytest.raises(DesaError, match="does not fit an MLflow param"):
         _log(uri, tmp_path / "home2").cell(CellRun(**{**odd.__dict__, "params": {"long": "x" * 6001}}))
+    # It stays in sight until somebody removes it.
+    from jobs.sync import main
+
+    monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
+    with pytest.raises(DesaError, match=r"00002.refused: refused by .*log of one: .*remove this file") as told:
+        main([])
+    assert "0 log entries sent" in capsys.readouterr().out
+    Path(str(told.value).partition(": ")[0]).unlink()
+    assert main([]) == 0
+    assert not list((tmp_path / "home" / "outbox").glob("*/*"))
+
+
+def test_the_refusal_of_an_entry_that_waited_is_not_blamed_on_the_cell_that_sends_it(uri, tmp_path):
+    log = _log(uri, tmp_path / "home")
+    run_id = log.cell(_cell(tmp_path / "out", "one"))
+    assert run_id
+    log.offline = True  # as if the server were away
+    log.cell(_odd(uri, tmp_path / "out", run_id))
+    assert log.unsent == 1
+    log.offline = False
+    assert log.cell(_cell(tmp_path / "out", "two"))
+    with pytest.raises(DesaError, match="log of one: "):
+        log.end("FINISHED", {}, [], [])
+    assert {name: found[0].info.status for name, found in _runs(uri).items()} == {
+        "a sweep": "FINISHED",
+        "one": "RUNNING",
+        "two": "FINISHED",
+    }
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing_half_written(uri, tmp_path, monkeypatch):
+    log = _log(uri, tmp_path / "home")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfile", full)
+        with pytest.raises(DesaError, match=r"No space left on device \(free that disk"):
+            log.cell(_cell(tmp_path / "out", "one"))
+    assert not list((tmp_path / "home" / "outbox").glob("*/*/0*"))
+    assert log.cell(_cell(tmp_path / "out", "two"))
+    log.end("FINISHED", {}, [], [])
+    (tmp_path / "home2").write_text("a file where a folder should be")
+    with pytest.raises(DesaError, match="a log entry cannot be written: File exists"):
+        _log(uri, tmp_path / "home2")
+
+
+def test_a_fault_that_is_not_the_servers_goes_by_its_name(uri, tmp_path, monkeypatch):
+    log = _log(uri, tmp_path / "home")
+
+    def broken(*_):
+        raise KeyError("kind")
+
+    monkeypatch.setattr("desa_ray.tracking.delivery.Delivery.send", broken)
+    assert log.cell(_cell(tmp_path / "out", "one")) is None
+    assert log.outbox.trouble == "KeyError: 'kind'"
+    log.end("FINISHED", {}, [], [])
 
 
 DRIVER = """
