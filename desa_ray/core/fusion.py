@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 from desa_ray.core import wide
 from desa_ray.core.compare import NEAR, P, Q, checked, precedes, scaled
+from desa_ray.core.cutoffs import CUTOFFS, cut, prefix_tops, renumbered
 from desa_ray.core.ranking import radix_sort
 from desa_ray.errors import DesaError
+
+KEPT_K = 256  # a larger top k is sorted whole instead of being kept sorted
 
 
 def fuse_order(
@@ -45,6 +48,26 @@ def fuse_order(
     order = _descending(_above(scores_N, m), scores_N)
     _settle(order, scores_N, np.array([channel.size for channel in channels], np.int32), ranks_NC, scale)
     return order[:m]
+
+
+def fuse_prefixes(
+    channels: Sequence[NDArray[np.int32]],
+    weights: Sequence[Fraction],
+    kappa: Fraction,
+    k: int,
+    cutoffs: Sequence[int] = CUTOFFS,
+) -> list[NDArray[np.int32]]:
+    """`desa_ray.core.cutoffs.prefix_tops` of this fusion, all cutoffs in one pass over the ranks."""
+    checked(channels, weights, kappa)
+    small = cut(channels, max(cutoffs, default=0))
+    scale = scaled(weights, kappa, max(channel.size for channel in small))
+    if scale is None or k > KEPT_K or not cutoffs:
+        return prefix_tops(fuse_order, channels, weights, kappa, k, cutoffs)
+    numbers, small = renumbered(small)
+    lengths = np.array([[min(channel.size, length) for channel in small] for length in cutoffs], np.int32)
+    tops = np.full((len(cutoffs), max(k, 0)), -1, np.int32)
+    _tops(rank_matrix(small), lengths, scale, tops)
+    return [numbers[top[top >= 0]] for top in tops]
 
 
 def exact_score(ranks: Sequence[int], weights: Sequence[Fraction], kappa: Fraction) -> Fraction:
@@ -101,6 +124,34 @@ def _descending(documents: NDArray[np.int32], scores_N: NDArray[np.float64]) -> 
     order = np.empty_like(by_low)
     radix_sort((bits >> np.uint64(32)).astype(np.uint32)[by_low], by_low, order)
     return documents[order]
+
+
+@njit(cache=True, nogil=True)
+def _tops(ranks_NC, lengths_LC, scale, tops_LK):
+    """Fills in the best documents under each cutoff, kept sorted while all are passed by ascending number."""
+    p, q, k = scale[P], scale[Q], tops_LK.shape[1]
+    scores = np.zeros(k)
+    for cutoff in range(lengths_LC.shape[0]):
+        lengths, top = lengths_LC[cutoff], tops_LK[cutoff]
+        held = 0
+        for document in range(ranks_NC.shape[0]):
+            score = 0.0
+            for c in range(lengths.size):
+                if 0 < ranks_NC[document, c] <= lengths[c]:
+                    score += scale[c] / (p + q * ranks_NC[document, c])
+            if score == 0.0 or (held == k and (k == 0 or score < scores[k - 1] * (1 - NEAR))):
+                continue
+            place = held
+            while place > 0 and score >= scores[place - 1] * (1 - NEAR):
+                if not precedes(document, np.int64(top[place - 1]), lengths, lengths, ranks_NC, scale):
+                    break
+                place -= 1
+            if place == k:
+                continue
+            held = min(held + 1, k)
+            for i in range(held - 1, place, -1):
+                top[i], scores[i] = top[i - 1], scores[i - 1]
+            top[place], scores[place] = document, score
 
 
 @njit(cache=True, nogil=True)

@@ -26,21 +26,26 @@ def rr_change(ranking: Ranking, original: Ranking, relevant: Ranking) -> float |
     Args:
         relevant: distinct numbers of the documents judged relevant (grade > 0), in any order.
     """
-    (new_docs, new_ranks), (old_docs, old_ranks) = _found(ranking, relevant), _found(original, relevant)
-    both, new, old = np.intersect1d(new_docs, old_docs, assume_unique=True, return_indices=True)
-    if both.size == 0:
+    size = 1 + max(int(own.max(initial=-1)) for own in (ranking, original))
+    known = np.sort(relevant[relevant < size])
+    new, old = _ranks(ranking, size)[known], _ranks(original, size)[known]
+    both = (new > 0) & (old > 0)
+    if not both.any():
         return None
-    return float(np.mean(1 / new_ranks[new] - 1 / old_ranks[old]))
+    return float(np.mean(1 / new[both] - 1 / old[both]))
 
 
 def support_retained(ranking: Ranking, original: Ranking) -> float:
     """Share of the original support that the ranking still holds; 1 where that support is empty."""
     if original.size == 0:
         return 1.0
-    return np.intersect1d(ranking, original, assume_unique=True).size / original.size
+    held = np.zeros(1 + max(int(own.max(initial=-1)) for own in (ranking, original)), np.bool_)
+    held[ranking] = True
+    return np.count_nonzero(held[original]) / original.size
 
 
-def _found(ranking: Ranking, documents: Ranking) -> tuple[Ranking, NDArray[np.int64]]:
-    """Those of the documents that the ranking holds, best first, and their ranks from 1."""
-    places = np.flatnonzero(np.isin(ranking, documents))
-    return ranking[places], places + 1
+def _ranks(ranking: Ranking, size: int) -> NDArray[np.int64]:
+    """Rank from 1 of every number below `size`, 0 = not in the ranking."""
+    ranks = np.zeros(size, np.int64)
+    ranks[ranking] = np.arange(1, ranking.size + 1)
+    return ranks

@@ -5,6 +5,7 @@ trec_eval holds scores in float32 and breaks ties by descending id, so it is giv
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import ir_measures
 import polars as pl
@@ -33,6 +34,7 @@ def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
     return parsed
 
 
+@lru_cache(maxsize=1024)
 def _parsed(name: str) -> Measure:
     problem = ""
     try:

@@ -9,7 +9,7 @@ import importlib.metadata
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from desa_ray.config import EncoderConfig
@@ -32,7 +32,13 @@ class ModelFiles:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
+    """Hex SHA-256 of a file's bytes; read once a process while size, time and inode stay what they are."""
+    found = path.stat()
+    return _sha256(path, (found.st_size, found.st_mtime_ns, found.st_ino))
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: Path, _: tuple[int, int, int]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

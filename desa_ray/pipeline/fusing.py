@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from desa_ray.core.confidence import confidence_weights, margin
-from desa_ray.core.cutoffs import cut, prefix_tops
+from desa_ray.core.cutoffs import cut
 from desa_ray.core.fusions import FUSIONS
 from desa_ray.core.mechanism import rr_change, support_retained, turnover
 from desa_ray.core.metrics import depth_needed, evaluate, metric_name
@@ -192,7 +192,7 @@ def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
     needed = depth_needed(params["measures"])
     depth = None if needed is None else max(needed, params["run_depth"], k)
     head = fusion.order(channels, weighed.weights, kappa, depth)
-    tops = prefix_tops(fusion.order, channels, weighed.weights, kappa, k, params["cutoffs"])
+    tops = fusion.tops(channels, weighed.weights, kappa, k, params["cutoffs"])
     return Fused(record, replayed, head, tops)
 
 

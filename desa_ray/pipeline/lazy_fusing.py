@@ -13,7 +13,6 @@ from fractions import Fraction
 import numpy as np
 
 from desa_ray.config import RunConfig
-from desa_ray.core.cutoffs import prefix_tops
 from desa_ray.core.fusions import FUSIONS
 from desa_ray.core.metrics import depth_needed
 from desa_ray.core.replay import Replay, replay_prefixes
@@ -106,7 +105,6 @@ def _fused(inputs: Inputs, state: _State, query: str) -> Fused:
     assert replayed is not None
     assert head is not None
     record = query_record(inputs, state.row, query, state.weighed, replayed)
-    order = FUSIONS[params["fusion"]].order
     kappa, weights = Fraction(params["kappa"]), state.weighed.weights
-    tops = prefix_tops(order, state.channels(), weights, kappa, params["k"], params["cutoffs"])
+    tops = FUSIONS[params["fusion"]].tops(state.channels(), weights, kappa, params["k"], params["cutoffs"])
     return Fused(record, replayed, head.topk, tops)

@@ -6,7 +6,8 @@ number of rows. An array is hashed as its rows' little-endian bytes in C order b
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from desa_ray.types import canonical_json, sha256_json
 
 INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 FIXED = (*INTEGERS, pl.Float32, pl.Float64, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Time)
+OLDEST = pl.CompatLevel.oldest()
 Schema = Mapping[str, DataType | DataTypeClass]
 
 
@@ -37,7 +39,9 @@ class RowHasher:
         self.schema = pl.Schema(schema)
         self.rows = 0
         self._streams: dict[str, hashlib._Hash] = {}
-        self.update(pl.DataFrame(schema=self.schema))
+        for number, (name, dtype) in enumerate(self.schema.items()):
+            for path in _streams(str(number), dtype, name):
+                self._streams[path] = hashlib.sha256()
 
     def update(self, frame: pl.DataFrame) -> None:
         """Append rows; the frame's columns, order and dtypes are the schema's."""
@@ -52,33 +56,62 @@ class RowHasher:
         return sha256_json({"schema": header, "rows": self.rows, "streams": streams})
 
     def _append(self, path: str, values: pl.Series) -> None:
-        dtype = values.dtype
-        self._write(f"{path}/valid", values.is_not_null().to_numpy())
+        # Straight from the buffers where that can be: polars' own operations take longer than a small column's hash.
+        dtype, full = values.dtype, values.null_count() == 0
+        self._write(f"{path}/valid", np.ones(len(values), np.bool_) if full else values.is_not_null().to_numpy())
         if isinstance(dtype, pl.Struct):
             for number, field in enumerate(dtype.fields):
                 self._append(f"{path}/{number}", values.struct.field(field.name))
         elif isinstance(dtype, pl.Array):
             self._append(f"{path}/array", values.arr.to_list())
         elif isinstance(dtype, pl.List):
-            lengths = values.list.len()
-            self._write(f"{path}/length", lengths.fill_null(0).cast(pl.UInt64).to_numpy())
-            self._append(f"{path}/item", values.filter(lengths > 0).explode())
+            lists: Any = values.to_arrow(compat_level=OLDEST)
+            lengths = np.diff(_offsets(lists)) if full else values.list.len().fill_null(0).to_numpy()
+            self._write(f"{path}/length", lengths.astype(np.uint64))
+            self._append(f"{path}/item", pl.Series(lists.flatten(), dtype=dtype.inner))
         elif dtype in (pl.String, pl.Binary):
-            strings = values.cast(pl.Binary).fill_null(b"")
-            self._write(f"{path}/length", strings.bin.size().cast(pl.UInt64).to_numpy())
-            _, _, data = strings.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+            strings: Any = (values if full else values.fill_null("" if dtype == pl.String else b"")).to_arrow(
+                compat_level=OLDEST
+            )
+            offsets, data = _offsets(strings), strings.buffers()[2]
+            self._write(f"{path}/length", np.diff(offsets).astype(np.uint64))
             if data is not None:
-                self._streams.setdefault(f"{path}/bytes", hashlib.sha256()).update(data)
-        elif dtype in FIXED:
-            numbers = values.to_physical()
-            self._write(f"{path}/value", numbers.fill_null(False if dtype == pl.Boolean else 0).to_numpy())
+                self._streams[f"{path}/bytes"].update(memoryview(data)[offsets[0] : offsets[-1]])
         else:
-            column = self.schema.names()[int(path.split("/", maxsplit=1)[0])]
-            mend = "cast it to String or to numbers"
-            raise DesaError(f"{dtype} has no stable bytes", where=f"column {column}", mend=mend)
+            numbers = values.to_physical()
+            if not full:
+                numbers = numbers.fill_null(False if dtype == pl.Boolean else 0)
+            self._write(f"{path}/value", numbers.to_numpy())
 
     def _write(self, path: str, values: np.ndarray) -> None:
-        self._streams.setdefault(path, hashlib.sha256()).update(row_bytes(values))
+        self._streams[path].update(row_bytes(values))
+
+
+def _streams(path: str, dtype: DataType | DataTypeClass, column: str) -> Iterator[str]:
+    """The byte streams of a column of this type."""
+    yield f"{path}/valid"
+    if isinstance(dtype, pl.Struct):
+        for number, field in enumerate(dtype.fields):
+            yield from _streams(f"{path}/{number}", field.dtype, column)
+    elif isinstance(dtype, pl.Array):
+        yield from _streams(f"{path}/array", pl.List(dtype.inner), column)
+    elif isinstance(dtype, pl.List):
+        yield f"{path}/length"
+        yield from _streams(f"{path}/item", dtype.inner, column)
+    elif dtype in (pl.String, pl.Binary):
+        yield from (f"{path}/length", f"{path}/bytes")
+    elif dtype in FIXED:
+        yield f"{path}/value"
+    else:
+        mend = "cast it to String or to numbers"
+        raise DesaError(f"{dtype} has no stable bytes", where=f"column {column}", mend=mend)
+
+
+def _offsets(array: Any) -> np.ndarray:
+    """Where the items of a large list or string array of Arrow begin, and where the last one ends."""
+    if len(array) == 0:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
 
 
 class ArrayHasher:

@@ -42,6 +42,21 @@ def test_prefixes_fuse_as_if_they_were_the_whole_and_a_long_cutoff_is_the_comple
         assert tops[-1].tolist() == fusion.order(channels, weights, Fraction(0), 5).tolist()
 
 
+@settings(deadline=None, max_examples=200)
+@given(st.data())
+def test_every_fusion_gives_the_tops_that_fusing_the_prefixes_one_by_one_gives(data):
+    documents = data.draw(st.permutations(range(0, 60, 3)))
+    channels = arrays([data.draw(st.permutations(documents))[: data.draw(st.integers(0, 20))] for _ in range(3)])
+    # Equal weights and a kappa of 0 make many exact ties; huge numbers are left to wide integers.
+    weights = data.draw(st.sampled_from([[ONE] * 3, [Fraction(1, 4), ONE, ONE], [Fraction(1, 10**12 + 39), ONE, ONE]]))
+    kappa, k = data.draw(st.sampled_from([Fraction(0), Fraction(60), Fraction(1, 3)])), data.draw(st.integers(0, 30))
+    cutoffs = data.draw(st.lists(st.integers(1, 25), max_size=5))
+    for name, fusion in FUSIONS.items():
+        tops = fusion.tops(channels, weights, kappa, k, cutoffs)
+        wanted = [fusion.order(cut(channels, length), weights, kappa, k).tolist() for length in cutoffs]
+        assert [top.tolist() for top in tops] == wanted, name
+
+
 def test_no_cutoffs_no_tops():
     assert prefix_tops(ORDER, arrays([[1]]), [ONE], Fraction(1), 3, []) == []
 
