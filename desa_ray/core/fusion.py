@@ -64,9 +64,10 @@ def fuse_prefixes(
     if scale is None or k > KEPT_K or not cutoffs:
         return prefix_tops(fuse_order, channels, weights, kappa, k, cutoffs)
     numbers, small = renumbered(small)
-    lengths = np.array([[min(channel.size, length) for channel in small] for length in cutoffs], np.int32)
+    sizes = np.array([channel.size for channel in small], np.int32)
+    lengths = np.minimum(sizes, np.array(cutoffs, np.int32)[:, None])
     tops = np.full((len(cutoffs), max(k, 0)), -1, np.int32)
-    _tops(rank_matrix(small), lengths, scale, tops)
+    _tops(np.concatenate(small), np.cumsum(sizes) - sizes, rank_matrix(small), lengths, scale, tops)
     return [numbers[top[top >= 0]] for top in tops]
 
 
@@ -126,32 +127,50 @@ def _descending(documents: NDArray[np.int32], scores_N: NDArray[np.float64]) -> 
     return documents[order]
 
 
-@njit(cache=True, nogil=True)
-def _tops(ranks_NC, lengths_LC, scale, tops_LK):
-    """Fills in the best documents under each cutoff, kept sorted while all are passed by ascending number."""
-    p, q, k = scale[P], scale[Q], tops_LK.shape[1]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _tops(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
+    """Fills in the best documents under each cutoff: all that are within it pass by, the best are kept sorted.
+
+    `items[starts[c] :]` begins with channel c.
+    """
+    k, channels = tops_LK.shape[1], starts.size
+    longest = 0
+    for c in range(channels):
+        longest = max(longest, lengths_LC[:, c].max())
+    shares = np.empty((channels, longest + 1))
+    for c in range(channels):
+        denominator = float(scale[P])
+        for rank in range(1, longest + 1):
+            denominator += scale[Q]
+            shares[c, rank] = scale[c] / denominator
     scores = np.zeros(k)
     for cutoff in range(lengths_LC.shape[0]):
         lengths, top = lengths_LC[cutoff], tops_LK[cutoff]
         held = 0
-        for document in range(ranks_NC.shape[0]):
-            score = 0.0
-            for c in range(lengths.size):
-                if 0 < ranks_NC[document, c] <= lengths[c]:
-                    score += scale[c] / (p + q * ranks_NC[document, c])
-            if score == 0.0 or (held == k and (k == 0 or score < scores[k - 1] * (1 - NEAR))):
-                continue
-            place = held
-            while place > 0 and score >= scores[place - 1] * (1 - NEAR):
-                if not precedes(document, np.int64(top[place - 1]), lengths, lengths, ranks_NC, scale):
-                    break
-                place -= 1
-            if place == k:
-                continue
-            held = min(held + 1, k)
-            for i in range(held - 1, place, -1):
-                top[i], scores[i] = top[i - 1], scores[i - 1]
-            top[place], scores[place] = document, score
+        for first in range(channels):
+            for place in range(lengths[first]):
+                document = np.int64(items[starts[first] + place])
+                score, passed = 0.0, False
+                for c in range(channels):
+                    rank = ranks_NC[document, c]
+                    if 0 < rank <= lengths[c]:
+                        if c < first:
+                            passed = True
+                            break
+                        score += shares[c, rank]
+                if passed or (held == k and (k == 0 or score < scores[k - 1] * (1 - NEAR))):
+                    continue
+                j = held
+                while j > 0 and score >= scores[j - 1] * (1 - NEAR):
+                    if not precedes(document, np.int64(top[j - 1]), lengths, lengths, ranks_NC, scale):
+                        break
+                    j -= 1
+                if j == k:
+                    continue
+                held = min(held + 1, k)
+                for i in range(held - 1, j, -1):
+                    top[i], scores[i] = top[i - 1], scores[i - 1]
+                top[j], scores[j] = document, score
 
 
 @njit(cache=True, nogil=True)

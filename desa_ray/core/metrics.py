@@ -81,21 +81,37 @@ def evaluate(qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measure
     Returns:
         Columns `query_id`, `measure` (as named in `measures`), `value`, sorted by the first, then as `measures`.
     """
-    parsed = parse_measures(measures)
-    judged = qrels.filter(pl.col("query_id").is_in(list(rankings))).with_columns(pl.col("grade").clip(lower_bound=0))
+    values = scored(positive_grades(qrels, list(rankings)), rankings, measures)
+    return pl.DataFrame([(*place, value) for place, value in values.items()], SCHEMA, orient="row")
+
+
+def positive_grades(qrels: pl.DataFrame, queries: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Grades by document of every one of the queries that has a positive judgment; grades below 0 as 0."""
+    judged = qrels.filter(pl.col("query_id").is_in(list(queries))).with_columns(pl.col("grade").clip(lower_bound=0))
     grades: dict[str, dict[str, int]] = {}
     for query, document, grade in judged.select("query_id", "doc_id", "grade").iter_rows():
         grades.setdefault(query, {})[document] = grade
-    grades = {query: own for query, own in grades.items() if any(own.values())}
+    return {query: own for query, own in grades.items() if any(own.values())}
+
+
+def scored(
+    grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]], measures: Iterable[str]
+) -> dict[tuple[str, str], float]:
+    """(query, measure) -> value of each query with grades, sorted by query, then as `measures`; see `evaluate`.
+
+    Args:
+        grades: as from `positive_grades`; one query may stand there under several names.
+    """
+    parsed = parse_measures(measures)
     if not grades or not parsed:
-        return pl.DataFrame(schema=SCHEMA)
+        return {}
     run = {
         query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
         for query in grades
         if len(rankings[query])
     }
-    values: dict[tuple[str, Measure], float] = {}
+    values: dict[tuple[str, str], float] = {}
     for metric in ir_measures.iter_calc(list(dict.fromkeys(parsed.values())), grades, run):
-        values[metric.query_id, metric.measure] = float(metric.value)
-    rows = [(query, name, values[query, measure]) for query in sorted(grades) for name, measure in parsed.items()]
-    return pl.DataFrame(rows, SCHEMA, orient="row")
+        values[metric.query_id, str(metric.measure)] = float(metric.value)
+    spelled = {name: str(measure) for name, measure in parsed.items()}
+    return {(query, name): values[query, text] for query in sorted(grades) for name, text in spelled.items()}

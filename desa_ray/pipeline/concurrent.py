@@ -52,18 +52,22 @@ def _side_by_side(
     remaining = {stage.key.digest: stage for stage in todo}
     broken: dict[str, DesaError] = {}
     running: dict[Future[None], Stage] = {}
+    told: list[tuple[Stage, DesaError | None]] = []  # settled, to be told once the next stages are at work
     with ThreadPoolExecutor(executor.lanes, thread_name_prefix="desa-stage") as threads:
         try:
-            while remaining:
+            while remaining or told:
                 for stage in _startable(remaining, running, executor):
                     if (error := _inherited(stage, broken)) is not None:
                         broken[stage.key.digest] = error
                         del remaining[stage.key.digest]
                         if stage.work.pool is not None:
                             executor.release(stage.work.pool)
-                        settled(stage, error)
+                        told.append((stage, error))
                         continue
                     running[threads.submit(run_stage, store, stage, executor, progress)] = stage
+                for stage, error in told:
+                    settled(stage, error)
+                told.clear()
                 finished, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
                 for future in finished:
                     stage, error = running.pop(future), None
@@ -74,7 +78,7 @@ def _side_by_side(
                     except DesaError as failure:
                         error = broken[stage.key.digest] = failure
                     del remaining[stage.key.digest]
-                    settled(stage, error)
+                    told.append((stage, error))
         except BaseException:
             executor.stop()
             raise

@@ -18,7 +18,7 @@ from desa_ray.core.confidence import confidence_weights, margin
 from desa_ray.core.cutoffs import cut
 from desa_ray.core.fusions import FUSIONS
 from desa_ray.core.mechanism import rr_change, support_retained, turnover
-from desa_ray.core.metrics import depth_needed, evaluate, metric_name
+from desa_ray.core.metrics import depth_needed, metric_name, positive_grades, scored
 from desa_ray.core.replay import Replay
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
@@ -103,15 +103,18 @@ class FusionWork:
             for own in cut_heads:
                 own[query] = next(tops)
             records.append({**one.record, "top": top, "cut_same_top": [own[query] == top for own in cut_heads]})
-        qrels = inputs.qrels.filter(pl.col("query_id").is_in(queries))
+        grades = positive_grades(inputs.qrels, queries)
         needed = depth_needed(params["measures"])
-        values = _values(qrels, {query: head[:needed] for query, head in heads.items()}, params["measures"])
-        cut_values = [_values(qrels, own, list(CUT_MEASURES)) for own in cut_heads]
+        values = scored(grades, {query: head[:needed] for query, head in heads.items()}, params["measures"])
+        # Every query once a cutoff, so that all are scored together.
+        cut_grades = {f"{number} {query}": own for number in range(len(cut_heads)) for query, own in grades.items()}
+        cut_rankings = {f"{number} {query}": top for number, own in enumerate(cut_heads) for query, top in own.items()}
+        cut_values = scored(cut_grades, cut_rankings, CUT_MEASURES)
         for record in records:
             query = record["query_id"]
             record |= {metric_name(measure): values.get((query, measure)) for measure in params["measures"]}
             for measure, column in CUT_MEASURES.items():
-                found = [own.get((query, measure)) for own in cut_values]
+                found = [cut_values.get((f"{number} {query}", measure)) for number in range(len(cut_heads))]
                 record[column] = None if None in found else found
         schema = fused_schema(params["measures"])
         run_heads = {"query_id": queries, "docs": [heads[query][: params["run_depth"]] for query in queries]}
@@ -251,14 +254,6 @@ def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replaye
     support = [length for length, kind in zip(weighed.lengths, kinds, strict=True) if kind == "sparse"]
     record["sparse_support"] = max(support) if support else None
     return record
-
-
-def _values(
-    qrels: pl.DataFrame, rankings: Mapping[str, list[str]], measures: Sequence[str]
-) -> dict[tuple[str, str], float]:
-    """(query, measure) -> value, for queries with a positive judgment."""
-    found = evaluate(qrels, rankings, measures)
-    return {(query, measure): value for query, measure, value in found.iter_rows()}
 
 
 def read_fused(store: Store, stage: Stage) -> pl.DataFrame:
