@@ -4,8 +4,10 @@ Hydra finds launchers only in the namespace `hydra_plugins`; everything else liv
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus
@@ -29,6 +31,17 @@ class DesaLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.context, self.task_function, self.config = hydra_context, task_function, config
+        # The sweeper composes every cell to check it and throws the result away; composing takes longer than fusing.
+        loader: Any = hydra_context.config_loader
+        compose, composed = loader.load_sweep_config, {}
+
+        def once(master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+            cell = tuple(sweep_overrides)
+            if cell not in composed:
+                composed[cell] = compose(master_config, sweep_overrides)
+            return composed[cell]
+
+        loader.load_sweep_config = once
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
@@ -44,7 +57,7 @@ class DesaLauncher(Launcher):
             raise DesaError("this verb does not sweep", where=f"desa {module.removeprefix('jobs.')}", mend=mend)
         configs, folders = [], []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
-            config = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+            config = deepcopy(self.context.config_loader.load_sweep_config(self.config, list(overrides)))
             with open_dict(config):
                 config.hydra.job.id, config.hydra.job.num = str(number), number
             folders.append(sweep_folder / str(config.hydra.sweep.subdir))

@@ -8,10 +8,12 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import polars as pl
 
 from desa_ray.data.raw import MAX_GRADE
@@ -126,21 +128,17 @@ def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], 
     frame = rankings if isinstance(rankings, pl.DataFrame) else _frame(rankings)
     _check(pl.Series([tag]), "tag")
     _check(frame["query_id"], "query id")
-    length = pl.col("docs").list.len().cast(pl.Int64)
-    rows = (
-        frame.lazy()
-        .filter(length > 0)
-        .select("query_id", "docs", place=pl.int_ranges(0, length), length=length)
-        .explode("docs", "place")
-        .collect()
-    )
-    _check(rows["docs"], "document id", of=rows["query_id"])
-    line = pl.concat_str(
-        "query_id", pl.lit(" Q0 "), "docs", pl.lit(" "), pl.col("place") + 1, pl.lit(" "),
-        pl.col("length") - pl.col("place"), pl.lit(f" {tag}\n"),
-    )  # fmt: skip
-    data = str(rows.select(line.str.join("")).item()).encode()
-    path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    kept = frame.filter(pl.col("docs").list.len() > 0)
+    docs, lengths = kept["docs"].explode(), kept["docs"].list.len().to_numpy().astype(np.int64)
+    queries = kept["query_id"].gather(np.repeat(np.arange(kept.height), lengths))
+    _check(docs, "document id", of=queries)
+    places = np.arange(len(docs)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    columns = {"query": queries, "q0": "Q0", "document": docs, "rank": places + 1}
+    table = pl.DataFrame({**columns, "score": np.repeat(lengths, lengths) - places, "tag": tag})
+    data = BytesIO()
+    table.write_csv(data, include_header=False, separator=" ", quote_style="never")
+    written = data.getbuffer()
+    path.write_bytes(gzip.compress(written, mtime=0) if path.suffix == ".gz" else written)
 
 
 def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
