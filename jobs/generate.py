@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from desa_ray.engines.prompts import prompt_names
-from desa_ray.errors import DesaError, listed
-from desa_ray.pipeline.execute import missing, run_stage, schedule
+from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.graph import Builder
@@ -26,7 +27,7 @@ from desa_ray.store.artifacts import Store
 from desa_ray.store.leases import Lease
 from jobs.app import hydra_app, output_folder
 from jobs.cells import open_store
-from jobs.console import ConsoleProgress, note
+from jobs.console import ConsoleProgress, counted, note
 from jobs.lazy_executor import LazyExecutor
 from jobs.outputs import write_lines
 from jobs.settings import home, order_of
@@ -42,7 +43,7 @@ def _task(config: DictConfig) -> None:
     stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(order.config.draws)}
     todo = missing(store, list(stages.values()))
     check_feasible(store, todo, order.config.cluster)
-    note(f"{len(stages)} prompt draws, {len(todo)} stages to compute")
+    note(f"{counted(len(stages), 'prompt draw')}, {counted(len(todo), 'stage')} to compute")
     with ExitStack() as stack:
         keys = [stage.key.digest for stage in ancestors(list(stages.values()))]
         stack.enter_context(Lease.acquire(store.files, f"generate-{uuid4().hex[:12]}", keys))
@@ -51,8 +52,10 @@ def _task(config: DictConfig) -> None:
         executor = LazyExecutor(order.config, store, stack.enter_context(ExitStack()))
         if todo:
             executor.require([order.config], todo)
-        for stage in schedule(todo):
-            run_stage(store, stage, executor, progress)
+        errors: dict[str, DesaError] = {}
+        run_graph(store, todo, executor, progress, lambda _, error: errors.update({str(error): error} if error else {}))
+        if errors:  # what else could be generated is stored
+            raise Problems(errors.values()) if len(errors) > 1 else next(iter(errors.values()))
     fresh = {stage.key.digest for stage in todo}
     Console(width=None if Console().is_terminal else 140).print(_table(store, stages, fresh))
     if config.export is not None:

@@ -18,6 +18,7 @@ from desa_ray.engines.encoder import encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.collection import CollectionStages, collection_stages, record_stage
+from desa_ray.pipeline.dense_ranking import DenseRankingWork
 from desa_ray.pipeline.execute import Quiet, present, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
 from desa_ray.pipeline.fusing import FusionWork
@@ -37,9 +38,9 @@ from desa_ray.pipeline.methods import (
 from desa_ray.pipeline.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
 from desa_ray.pipeline.prefixes import FIRST_DEPTH, DensePrefixWork, SparsePrefixWork
 from desa_ray.pipeline.provenance import installed
-from desa_ray.pipeline.rankings import DenseRankingWork, SparseRankingWork
 from desa_ray.pipeline.selection import selected, selection_stage
 from desa_ray.pipeline.sources import TextSource
+from desa_ray.pipeline.sparse_ranking import SparseRankingWork
 from desa_ray.pipeline.stage import Pool, Stage
 from desa_ray.pipeline.vectors import CorpusVectorsWork, SnapshotVectorsWork, TextVectorsWork
 from desa_ray.store.artifacts import Store

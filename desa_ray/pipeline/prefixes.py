@@ -19,19 +19,9 @@ import numpy as np
 
 from desa_ray.core.operators import SPARSE_OPERATORS
 from desa_ray.core.prefix import Keys, Selection, best_hits, documents_of, scores_of
-from desa_ray.pipeline.rankings import (
-    RankedQuery,
-    Scratch,
-    corpus_size,
-    dense_queries,
-    dense_scores,
-    finish_ranked,
-    own_documents,
-    queries_in,
-    sparse_hits,
-    without,
-    write_ranked,
-)
+from desa_ray.pipeline.dense_ranking import corpus_size, dense_queries, dense_scores
+from desa_ray.pipeline.rankings import RankedQuery, Scratch, finish_ranked, own_documents, queries_in, write_ranked
+from desa_ray.pipeline.sparse_ranking import sparse_hits, without
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.store.artifacts import Store
 from desa_ray.store.tables import read_array, write_array

@@ -6,7 +6,8 @@ weights, so a sweep over those reads it and ranks nothing again.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -14,16 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, Scored
-from desa_ray.core.ranking import complete_order, sparse_order
-from desa_ray.engines.bm25 import BM25
-from desa_ray.engines.gemm import Float32Gemm, Gemm, best_gemm
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.kernels import compile_kernels
-from desa_ray.pipeline.lexical import read_postings, read_terms
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
-from desa_ray.pipeline.vectors import corpus_shard, text_vectors
 from desa_ray.store.artifacts import Artifact, Store
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
@@ -107,7 +102,9 @@ def queries_in(store: Store, stage: Stage) -> int:
 
 
 @dataclass(frozen=True)
-class _RankingWork:
+class RankingWork(ABC):
+    """What both channels' rankings share: shards of queries, cut to the memory budget."""
+
     pool: Pool
     shard_queries: int
     memory_gb: float
@@ -117,8 +114,9 @@ class _RankingWork:
         fitting = int(self.memory_gb * 2**30 / BYTES_A_DOCUMENT / max(1, self.documents(store, stage)))
         return {"bounds": bounds(queries_in(store, stage), max(1, min(self.shard_queries, fitting)))}
 
+    @abstractmethod
     def documents(self, store: Store, stage: Stage) -> int:
-        raise NotImplementedError
+        """How many documents a complete ranking may hold."""
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
@@ -149,150 +147,9 @@ def fallbacks(scratch: Scratch, store: Store, stage: Stage) -> list[bool]:
     return scratch.get(f"fallback {generation.key.digest}", lambda: read_generations(store, generation).fallback)
 
 
-def _options(stage: Stage) -> dict[str, Fraction]:
+def options(stage: Stage) -> dict[str, Fraction]:
     """The numbers that the operator takes."""
     return {name: Fraction(value) for name, value in stage.params.get("options", {}).items()}
-
-
-@dataclass(frozen=True)
-class DenseRankingWork(_RankingWork):
-    """Operator, exact scores against every document, complete order.
-
-    Inputs: `vectors`, one text-vector stage a text source under its name, `queries`.
-    """
-
-    def documents(self, store: Store, stage: Stage) -> int:
-        return corpus_size(store, stage.inputs["vectors"])
-
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
-        rows = range(shard.start, shard.stop)
-        queries, angles = dense_queries(engine, store, stage, rows)
-        own = own_documents(engine, store, stage)
-        total = self.documents(store, stage)
-        scores = np.empty((len(rows), total), np.float32)
-        for first, part in dense_scores(engine, store, stage, queries, self.memory_gb):
-            scores[:, first : first + part.shape[1]] = part
-        ranked: list[RankedQuery] = []
-        for offset, row in enumerate(rows):
-            (docs,) = complete_order(scores[offset : offset + 1])
-            if row in own:
-                docs = docs[docs != own[row]]
-            top = [*(float(scores[offset, number]) for number in docs[:2]), None, None]
-            ranked.append(RankedQuery(docs, docs.size, (top[0], top[1]), angles[offset]))
-        write_ranked(stage.artifact(store), shard.parts, ranked)
-
-
-def corpus_size(store: Store, vectors: Stage) -> int:
-    return stored_layout(store, vectors)["bounds"][-1]
-
-
-def dense_queries(
-    engine: Scratch, store: Store, stage: Stage, rows: Sequence[int]
-) -> tuple[np.ndarray, list[float | None]]:
-    """Expanded query vectors float32 [rows, D] and the operator's angles; a fallback is the original query."""
-    operator = DENSE_OPERATORS[stage.params["operator"]]
-    given: dict[str, np.ndarray] = {}
-    for source in {"query", *operator.texts}:
-        text_stage = stage.inputs[source]
-        vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(store, text_stage))
-        given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
-    expanded, diagnostics = operator.function(given, **_options(stage))
-    all_fell_back = fallbacks(engine, store, stage)
-    fell_back = np.array([all_fell_back[row] for row in rows], bool)
-    expanded[fell_back] = given["query"][fell_back]
-    found = diagnostics.get("angle_deg")
-    angles = [None if found is None or fell_back[i] else float(found[i]) for i in range(len(rows))]
-    return expanded, angles
-
-
-def dense_scores(
-    engine: Scratch,
-    store: Store,
-    stage: Stage,
-    queries: np.ndarray,
-    memory_gb: float,
-    start: int = 0,
-    stop: int | None = None,
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (first document, float32 scores [queries, n]) for blocks of the documents start..stop, in their order.
-
-    Vectors stream past a shard at a time; a corpus whose prepared vectors take less than half of the budget stays
-    prepared in the worker. `start` and `stop` lie on the edges of vector shards.
-    """
-    vectors = stage.inputs["vectors"]
-    shards = vectors.work.shards(stored_layout(store, vectors))
-    exact = stage.params["scoring"] == "int26"
-    gemm: Gemm = engine.get("gemm", best_gemm) if exact else Float32Gemm()
-    prepared = gemm.prepared(queries)
-    keep = shards[-1].stop * queries.shape[1] * 8 <= memory_gb * 2**29
-    kept = engine.get(f"vectors {vectors.key.digest} {exact}", dict) if keep else {}
-    block = max(256, int(memory_gb * 2**27 / 8 / (queries.shape[1] + 2 * len(queries))))
-    for part in shards:
-        if part.start < start or part.stop > (stop or part.stop):
-            continue
-        pieces: Iterable[tuple[int, Any]] = kept.get(part.number) or _pieces(gemm, store, vectors, part, block)
-        if keep:
-            pieces = kept[part.number] = list(pieces)
-        for first, piece in pieces:
-            yield first, gemm.scores(prepared, piece)
-
-
-def _pieces(gemm: Gemm, store: Store, vectors: Stage, part: Shard, block: int) -> Iterator[tuple[int, Any]]:
-    """(first document, vectors ready to be multiplied) for blocks of a shard."""
-    documents = corpus_shard(store, vectors, part)
-    for first in range(0, len(documents), block):
-        yield part.start + first, gemm.prepared(documents[first : first + block])
-
-
-@dataclass(frozen=True)
-class SparseRankingWork(_RankingWork):
-    """BM25 lists of each text source, operator, complete order.
-
-    Inputs: `postings`, one terms stage a text source under its name, `queries`.
-    """
-
-    def documents(self, store: Store, stage: Stage) -> int:
-        return stage.inputs["postings"].artifact(store).manifest()["counts"]["documents"]
-
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
-        own = own_documents(engine, store, stage)
-        ranked: list[RankedQuery] = []
-        for row in range(shard.start, shard.stop):
-            scored = sparse_hits(engine, store, stage, row)
-            docs, values = without(scored, own.get(row))
-            order = sparse_order(docs, values)
-            best = [*np.sort(values)[::-1][:2].astype(float).tolist(), None, None]
-            ranked.append(RankedQuery(order, order.size, (best[0], best[1])))
-        write_ranked(stage.artifact(store), shard.parts, ranked)
-
-
-def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and scores of a hit list without one document."""
-    if document is None:
-        return hits.docs, hits.scores
-    kept = hits.docs != document
-    return hits.docs[kept], hits.scores[kept]
-
-
-def sparse_hits(
-    engine: Scratch, store: Store, stage: Stage, row: int, start: int = 0, stop: int | None = None
-) -> Scored:
-    """The channel's hits of a query among the documents start..stop, scored; a fallback is the original query's."""
-    operator = SPARSE_OPERATORS[stage.params["operator"]]
-    k1, b = stage.params["k1"], stage.params["b"]
-    postings = stage.inputs["postings"]
-    scorer = engine.get(
-        f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(store, postings), k1=k1, b=b)
-    )
-    used, numbers = operator, _options(stage)
-    if fallbacks(engine, store, stage)[row]:
-        used, numbers = SPARSE_OPERATORS["original"], {}
-    hits = {}
-    for source in used.texts:
-        texts = stage.inputs[source]
-        terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(store, texts))
-        hits[source] = Scored(*scorer.scores(terms[row], start, stop))
-    return used.function(hits, **numbers)
 
 
 @dataclass

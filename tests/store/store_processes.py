@@ -1,11 +1,11 @@
-"""What the tests run in processes of their own, to be killed or to race; imports little, so that they start fast."""
+"""What the tests of the store share: made-up artifacts, damage, and processes to be killed or to race."""
 
 import multiprocessing
 import os
 import time
 from pathlib import Path
 
-from desa_ray.store.artifacts import Store
+from desa_ray.store.artifacts import Artifact, Store
 from desa_ray.store.files import Files
 from desa_ray.store.keys import Key
 
@@ -66,3 +66,20 @@ def die_in_the_middle(root: str) -> None:
         os.kill(os.getpid(), 9)
 
     Files(root).publish("a/x.bin", half)
+
+
+def build(artifact: Artifact, parts: int = 3) -> dict:
+    artifact.layout({"bounds": list(range(parts + 1))})
+    for number in range(parts):
+        artifact.write_part(part(number), data_of(number), rows=10, content=CONTENT)
+    return artifact.finish(CONTENT, counts={"rows": 10 * parts}, meta={"commit": "abc", "timings": {"encode_s": 1.5}})
+
+
+def folder_of(root: str | Path) -> Path:
+    return Path(root) / KEY.stage / KEY.short
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)

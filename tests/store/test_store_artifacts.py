@@ -4,37 +4,25 @@ import json
 import pickle
 import time
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
-from store_processes import CONTENT, KEY, PROCESSES, data_of, die_before_the_sidecar, part, race_for_it, write_slowly
+from store_processes import (
+    CONTENT,
+    KEY,
+    PROCESSES,
+    build,
+    data_of,
+    die_before_the_sidecar,
+    folder_of,
+    part,
+    race_for_it,
+    write_slowly,
+)
 
-from desa_ray.errors import CorruptArtifact, DesaError, Problems
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.errors import CorruptArtifact, DesaError
+from desa_ray.store.artifacts import Store
 from desa_ray.store.keys import Key
 from desa_ray.store.sealed import seal, unseal
-
-
-@pytest.fixture(params=["local", "memory"])
-def root(request, tmp_path) -> str:
-    return str(tmp_path) if request.param == "local" else f"memory://{uuid4().hex}"
-
-
-def build(artifact: Artifact, parts: int = 3) -> dict:
-    artifact.layout({"bounds": list(range(parts + 1))})
-    for number in range(parts):
-        artifact.write_part(part(number), data_of(number), rows=10, content=CONTENT)
-    return artifact.finish(CONTENT, counts={"rows": 10 * parts}, meta={"commit": "abc", "timings": {"encode_s": 1.5}})
-
-
-def folder_of(root: str | Path) -> Path:
-    return Path(root) / KEY.stage / KEY.short
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 def test_an_artifact_is_there_only_after_its_manifest(root):
@@ -115,140 +103,6 @@ def test_artifacts_survive_pickling(tmp_path):
     artifact = pickle.loads(pickle.dumps(Store(tmp_path).artifact(KEY)))
     build(artifact)
     assert Store(tmp_path).artifact(KEY).exists()
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
-@pytest.mark.parametrize("complete", [True, False])
-def test_a_damaged_part_is_found_and_named_when_read(tmp_path, damage, complete):
-    artifact = Store(tmp_path).artifact(KEY)
-    info = artifact.write_part(part(0), data_of(0), rows=10)
-    if complete:
-        artifact.finish(CONTENT, counts={}, meta={})
-    path = folder_of(tmp_path) / info.file
-    if damage == "flip":
-        flip(path)
-    elif damage == "cut":
-        path.write_bytes(path.read_bytes()[:-1])
-    else:
-        path.unlink()
-    reader = Store(tmp_path).artifact(KEY)
-    if not complete and damage != "flip":
-        assert not reader.has_part(part(0))  # the ledger sees size and presence: the resume computes it again
-        return
-    with pytest.raises(CorruptArtifact) as error:
-        reader.read_part(part(0))
-    assert info.file in error.value.where
-    assert info.sha256 in error.value.what
-    assert "store.repair=true" in error.value.mend
-    with pytest.raises(CorruptArtifact, match=info.file):
-        reader.verify()
-
-
-def test_every_flipped_byte_of_every_file_is_found(tmp_path):
-    manifest = build(Store(tmp_path).artifact(KEY))
-    files = sorted(folder_of(tmp_path).iterdir())
-    assert len(files) == 8
-    for path in files:
-        data = path.read_bytes()
-        for position in range(0, len(data), 37):
-            path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
-            damage = Store(tmp_path).artifact(KEY).damage()
-            if damage:
-                assert [path.name in error.where for error in damage.values()] == [True]
-            else:  # only a blank between values may change without a change of meaning
-                assert unseal(path.read_bytes()) == unseal(data)
-        path.write_bytes(data)
-    assert Store(tmp_path).artifact(KEY).manifest() == manifest
-
-
-def test_several_damaged_files_are_reported_together(tmp_path):
-    artifact = Store(tmp_path).artifact(KEY)
-    build(artifact)
-    for info in list(artifact.parts().values())[:2]:
-        flip(folder_of(tmp_path) / info.file)
-    assert sorted(artifact.damage()) == [part(0), part(1)]
-    with pytest.raises(Problems) as error:
-        artifact.verify()
-    assert len(str(error.value).splitlines()) == 2
-
-
-@pytest.mark.parametrize("file", ["part", "sidecar", "manifest"])
-def test_repair_drops_what_is_damaged_and_keeps_the_rest(tmp_path, file):
-    artifact = Store(tmp_path).artifact(KEY)
-    first = build(artifact)
-    damaged = {"part": artifact.parts()[part(1)].file, "sidecar": part(1) + ".json", "manifest": "manifest.json"}[file]
-    flip(folder_of(tmp_path) / damaged)
-    again = Store(tmp_path, repair=True).artifact(KEY)
-    assert not again.exists()
-    assert [damaged in line for line in again.repaired] == [True]
-    assert [again.has_part(part(number)) for number in range(3)] == [True, file == "manifest", True]
-    assert build(again) == first
-    Store(tmp_path).artifact(KEY).verify()
-
-
-def test_repair_drops_everything_where_the_layout_is_lost(tmp_path):
-    build(Store(tmp_path).artifact(KEY))
-    flip(folder_of(tmp_path) / "layout.json")
-    again = Store(tmp_path, repair=True).artifact(KEY)
-    assert not again.exists()
-    assert again.parts() == {}
-    assert not folder_of(tmp_path).exists()
-
-
-def test_repair_checks_the_parts_of_a_resume(tmp_path):
-    info = Store(tmp_path).artifact(KEY).write_part(part(0), data_of(0), rows=10)
-    flip(folder_of(tmp_path) / info.file)
-    again = Store(tmp_path, repair=True).artifact(KEY)
-    assert not again.exists()
-    assert not again.has_part(part(0))
-
-
-def test_repair_leaves_what_is_whole_alone(root):
-    first = build(Store(root).artifact(KEY))
-    again = Store(root, repair=True).artifact(KEY)
-    assert again.exists()
-    assert again.repaired == []
-    assert again.manifest() == first
-
-
-def test_a_truncated_sidecar_counts_for_nothing_and_is_replaced(tmp_path):
-    artifact = Store(tmp_path).artifact(KEY)
-    first = artifact.write_part(part(0), data_of(0), rows=10)
-    sidecar = folder_of(tmp_path) / (part(0) + ".json")
-    whole = sidecar.read_bytes()
-    for length in range(0, len(whole) - 1, 11):
-        sidecar.write_bytes(whole[:length])
-        assert artifact.parts() == {}
-        assert not artifact.has_part(part(0))
-    assert artifact.write_part(part(0), data_of(0), rows=10) == first
-    assert sidecar.read_bytes() == whole
-
-
-def test_a_part_without_its_sidecar_does_not_block_a_rerun_that_computes_other_bytes(tmp_path):
-    artifact = Store(tmp_path).artifact(KEY)
-    artifact.write_part(part(0), b"first draw", rows=1)
-    (folder_of(tmp_path) / (part(0) + ".json")).unlink()  # as when the writer was killed between the two files
-    assert not artifact.has_part(part(0))
-    artifact.write_part(part(0), b"second draw", rows=1)
-    assert artifact.read_part(part(0)).read_bytes() == b"second draw"
-
-
-def test_a_damaged_remnant_does_not_block_a_rerun_that_computes_the_same_bytes(tmp_path):
-    artifact = Store(tmp_path).artifact(KEY)
-    info = artifact.write_part(part(0), data_of(0), rows=1)
-    (folder_of(tmp_path) / (part(0) + ".json")).unlink()
-    flip(folder_of(tmp_path) / info.file)
-    assert artifact.write_part(part(0), data_of(0), rows=1) == info
-    assert artifact.read_part(part(0)).read_bytes() == data_of(0)
-
-
-def test_a_discarded_part_takes_the_manifest_with_it_and_only_its_own_files(root):
-    artifact = Store(root).artifact(KEY)
-    build(artifact)
-    artifact.discard_part(part(1))
-    assert not Store(root).artifact(KEY).exists()
-    assert list(artifact.parts()) == [part(0), part(2)]
-    assert len(artifact._files.list(f"{KEY.stage}/{KEY.short}")) == 5
 
 
 def test_discard_leaves_nothing(root):
