@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import resources
+from importlib.metadata import version
 from typing import Any
 
 import yaml
@@ -18,10 +19,11 @@ from rich.text import Text
 from desa_ray import __version__
 from desa_ray.config import ClusterConfig, StoreConfig, TrackingConfig, checked
 from desa_ray.credentials import redacted, refuse_credentials
-from desa_ray.errors import DesaError, listed
+from desa_ray.errors import DesaError, Problems
 from desa_ray.store.artifacts import Store
 from jobs import checkup
 from jobs.checkup import Finding, failed
+from jobs.console import counted
 from jobs.settings import home, store_root, tracking_uri
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -52,30 +54,21 @@ def tracking(uri: str) -> Finding:
 
 
 def cluster(config: ClusterConfig, root: str) -> Iterator[Finding]:
-    """A session starts or is reached, and every node has the driver's versions and store."""
-    from desa_ray.cluster.nodes import look_at_nodes, versions_here
+    """A session starts or is reached, and every node has this platform and reaches this store."""
+    from desa_ray.cluster.preflight import Needs, check_nodes
     from desa_ray.cluster.session import session
 
     name = f"ray {redacted(config.address)}" if config.address else "ray"
     try:
         with session(config):
-            nodes = look_at_nodes(root)
+            count = check_nodes(Needs({"store": root}, {}))
+    except Problems as found:
+        for problem in found.problems:
+            yield Finding(problem.where, "fail", problem.what, problem.mend)
     except DesaError as error:
         yield failed(name, error)
-        return
-    here, same = versions_here(), True
-    for node in nodes:
-        differ = [f"{p} {v} (driver {here[p]})" for p, v in node.versions.items() if v != here[p]]
-        if differ:
-            mend = "use the same image or lock on all nodes"
-            yield Finding(f"node {node.name}", "fail", f"other versions: {listed(differ)}", mend)
-        if node.store is not None:
-            mend = "set store.root to a folder that all nodes share, or to an s3:// address; give nodes the credentials"
-            yield Finding(f"node {node.name}", "fail", f"the store: {node.store}", mend)
-        same = same and not differ and node.store is None
-    if same:
-        what = f"{len(nodes)} node{'s' * (len(nodes) != 1)}, Ray {here['ray']}, equal versions, one store"
-        yield Finding(name, "ok", what)
+    else:
+        yield Finding(name, "ok", f"{counted(count, 'node')}, Ray {version('ray')}, equal versions, one store")
 
 
 def examine(options: argparse.Namespace) -> Iterator[Finding]:

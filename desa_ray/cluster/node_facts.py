@@ -6,8 +6,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.provenance import platform_facts
+from desa_ray.store.files import Files
 
 VISIBLE_TIMEOUT_S = 5.0  # how long a network file system may take to show a new file
 SAMPLE = 4096
@@ -43,7 +46,7 @@ def facts(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[
     found: dict[str, Any] = {"platform": platform_facts(), "probes": {}, "inputs": {}}
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
     for path, token in probes.items():
-        found["probes"][path] = _probed(Path(path), token, deadline)
+        found["probes"][path] = _probed_object(path, token) if "://" in path else _probed(Path(path), token, deadline)
     for path in inputs:
         try:
             found["inputs"][path] = fingerprint(path)
@@ -63,3 +66,19 @@ def _probed(probe: Path, token: str, deadline: float) -> str:
             if time.monotonic() > deadline:
                 return "has another folder of that name" if probe.parent.is_dir() else "has no such folder"
         time.sleep(0.2)
+
+
+def _probed_object(address: str, token: str) -> str:
+    """Nothing where the object is there and another can be written beside it, else what is wrong."""
+    root, _, name = address.rpartition("/")
+    own = f"{name}-{uuid4().hex[:12]}"
+    try:
+        files = Files(root)
+        found = files.read_bytes(name)
+        if found != token.encode():
+            return "does not see what was written there" if found is None else "finds other contents there"
+        files.publish(own, token.encode())
+        files.delete(own)
+    except DesaError as error:
+        return f"cannot use it: {error}"
+    return ""

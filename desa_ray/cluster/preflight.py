@@ -1,8 +1,9 @@
 """Before work goes to a running cluster: every node must carry this platform and see the same files.
 
-One small task a node looks around there and reports; comparing is done here. Paths are checked two ways: folders that
-workers write to (the home, the store) by a probe file that this process puts there, inputs (data sets, models,
-recordings) by their file names and sizes. Everything that does not fit is told at once, with the nodes it concerns.
+One small task a node looks around there and reports; comparing is done here. Places are checked two ways: what workers
+write to (the home, the store, be it a folder or an object store) by a probe file that this process puts there, inputs
+(data sets, models, recordings) by their file names and sizes. Everything that does not fit is told at once, with the
+nodes it concerns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +15,10 @@ from uuid import uuid4
 
 from desa_ray.cluster.node_facts import fingerprint
 from desa_ray.config import RunConfig
+from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.pipeline.provenance import platform_facts
+from desa_ray.store.files import Files
 
 NODE_TIMEOUT_S = 90.0
 INSTALL = "install the same lock, or use the same image, on every node"
@@ -30,10 +33,11 @@ INPUTS = (
 
 @dataclass(frozen=True)
 class Needs:
-    """What every node must have: folders to write to, inputs to read, environment variables to be set.
+    """What every node must have: places to write to, inputs to read, environment variables to be set.
 
     Attributes:
-        shared, inputs: local paths by the setting that names them.
+        shared: folders, or addresses of object stores, by the setting that names them.
+        inputs: local paths by the setting that names them.
         variables: names; their values never leave the node.
     """
 
@@ -43,10 +47,8 @@ class Needs:
 
 
 def needs_of(configs: Iterable[RunConfig], *, home: Path, store_root: str) -> Needs:
-    """The needs of some cells together; object stores and hub models are everybody's already."""
-    shared = {"DESA_HOME": str(home)}
-    if "://" not in store_root:
-        shared["store.root"] = store_root
+    """The needs of some cells together; hub models are everybody's already."""
+    shared = {"DESA_HOME": str(home), "store.root": store_root}
     inputs, variables = {}, []
     for config in configs:
         for group, name in INPUTS:
@@ -93,7 +95,7 @@ def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
     with ExitStack() as stack:
         probes = {_probe(stack, setting, path): setting for setting, path in needs.shared.items()}
         here = {path: fingerprint(path) for path in needs.inputs.values() if Path(path).exists()}
-        tokens = {path: Path(path).name for path in probes}
+        tokens = {path: path.rpartition("/")[2] for path in probes}
         reports = _ask(tokens, list(needs.inputs.values()), needs.variables)
     for node, report in reports.items():
         problems += [(node, problem) for problem in _complaints(report, needs, probes, here, expected)]
@@ -102,15 +104,21 @@ def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
     return len(reports)
 
 
-def _probe(stack: ExitStack, setting: str, folder: str) -> str:
-    """Put a probe file into a folder until the stack closes; its content is its name."""
-    path = Path(folder) / f".probe-{uuid4().hex}"
+def _probe(stack: ExitStack, setting: str, root: str) -> str:
+    """Put a probe file there until the stack closes; its content is its name."""
+    name = f"probe-{uuid4().hex}"
+    if "://" in root:
+        files = Files(root)
+        files.publish(name, name.encode())
+        stack.callback(files.delete, name)
+        return f"{root.rstrip('/')}/{name}"
+    path = Path(root) / f".{name}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(path.name, encoding="utf-8")
     except OSError as error:
         raise DesaError(
-            f"cannot write to {folder}: {error.strerror}", where=setting, mend="name another folder"
+            f"cannot write to {root}: {error.strerror}", where=setting, mend="name another folder"
         ) from error
     stack.callback(path.unlink, missing_ok=True)
     return str(path)
@@ -177,8 +185,10 @@ def _complaints(
     for probe, what in report["probes"].items():
         if what:
             setting = probes[probe]
+            place = needs.shared[setting]
             mend = "put it on a path that all nodes share, under the same name"
-            problems.append(DesaError(f"{setting} {needs.shared[setting]}: the node {what}", mend=mend))
+            mend = "give the node the same address and credentials" if "://" in place else mend
+            problems.append(DesaError(f"{setting} {redacted(place)}: the node {what}", mend=mend))
     for setting, path in needs.inputs.items():
         found = report["inputs"][path]
         if found.startswith("error: "):

@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hydra import compose, initialize_config_module
@@ -11,6 +12,7 @@ from desa_ray.cluster.node_facts import facts, fingerprint
 from desa_ray.cluster.preflight import differences, needs_of
 from desa_ray.config import RunConfig
 from desa_ray.pipeline.provenance import code_hash, platform_facts
+from desa_ray.store.files import Files
 from jobs.settings import order_of
 
 
@@ -92,10 +94,21 @@ def test_a_node_tells_what_it_sees(tmp_path, monkeypatch):
     assert "secret" not in str(found)
 
 
-def test_needs_are_the_paths_of_all_cells_and_no_addresses(tmp_path):
+def test_an_object_store_is_probed_by_reading_and_writing():
+    files = Files(f"memory://{uuid4().hex}/store")
+    files.publish("probe-1", b"probe-1")
+    there, absent, other = (f"{files.root}/{name}" for name in ("probe-1", "probe-2", "probe-3"))
+    files.publish("probe-3", b"else")
+    found = facts({there: "probe-1", absent: "probe-2", other: "probe-3"}, [], [])["probes"]
+    assert (found[there], found[other]) == ("", "finds other contents there")
+    assert found[absent] == "does not see what was written there"
+    assert sorted(files.list()) == ["probe-1", "probe-3"]
+
+
+def test_needs_are_the_places_of_all_cells(tmp_path):
     base = _config("dataset=beir_folder", "dataset.path=/data/a", "encoder.path=/models/e")
     other = _config("generator=openai_server", "generator.model=m", "generator.api_key_env=THE_KEY")
     needs = needs_of([base, base, other], home=tmp_path, store_root="s3://bucket/store")
-    assert dict(needs.shared) == {"DESA_HOME": str(tmp_path)}
+    assert dict(needs.shared) == {"DESA_HOME": str(tmp_path), "store.root": "s3://bucket/store"}
     assert dict(needs.inputs) == {"dataset.path=/data/a": "/data/a", "encoder.path=/models/e": "/models/e"}
     assert needs.variables == ("THE_KEY",)
