@@ -50,6 +50,35 @@ def fuse_order(
     return order[:m]
 
 
+def fuse_with_prefixes(
+    channels: Sequence[NDArray[np.int32]],
+    weights: Sequence[Fraction],
+    kappa: Fraction,
+    m: int | None,
+    k: int,
+    cutoffs: Sequence[int] = CUTOFFS,
+) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
+    """`fuse_order`, and `desa_ray.core.cutoffs.prefix_tops` of the same channels, from one matrix of ranks."""
+    checked(channels, weights, kappa)
+    longest = max(channel.size for channel in channels)
+    scale = scaled(weights, kappa, longest)
+    if scale is None or k > KEPT_K or not cutoffs or not longest:
+        return fuse_order(channels, weights, kappa, m), prefix_tops(fuse_order, channels, weights, kappa, k, cutoffs)
+    ranks_NC, scores_N = _ranked(channels, scale)
+    sizes = np.array([channel.size for channel in channels], np.int32)
+    bound = int(sizes.sum()) if m is None else min(m, int(sizes.sum()))
+    order = np.empty(0, np.int32)
+    if bound > 0:
+        order = _descending(_above(scores_N, bound), scores_N)
+        _settle(order, scores_N, sizes, ranks_NC, scale)
+    lengths = np.minimum(sizes, np.array(cutoffs, np.int32)[:, None])
+    heads = cut(channels, max(cutoffs))
+    starts = np.cumsum([0, *(head.size for head in heads[:-1])])
+    tops = np.full((len(cutoffs), max(k, 0)), -1, np.int32)
+    _tops(np.concatenate(heads), starts, ranks_NC, lengths, scale, tops)
+    return order[:bound], [top[top >= 0] for top in tops]
+
+
 def fuse_prefixes(
     channels: Sequence[NDArray[np.int32]],
     weights: Sequence[Fraction],
@@ -57,18 +86,9 @@ def fuse_prefixes(
     k: int,
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> list[NDArray[np.int32]]:
-    """`desa_ray.core.cutoffs.prefix_tops` of this fusion, all cutoffs in one pass over the ranks."""
-    checked(channels, weights, kappa)
-    small = cut(channels, max(cutoffs, default=0))
-    scale = scaled(weights, kappa, max(channel.size for channel in small))
-    if scale is None or k > KEPT_K or not cutoffs:
-        return prefix_tops(fuse_order, channels, weights, kappa, k, cutoffs)
-    numbers, small = renumbered(small)
-    sizes = np.array([channel.size for channel in small], np.int32)
-    lengths = np.minimum(sizes, np.array(cutoffs, np.int32)[:, None])
-    tops = np.full((len(cutoffs), max(k, 0)), -1, np.int32)
-    _tops(np.concatenate(small), np.cumsum(sizes) - sizes, rank_matrix(small), lengths, scale, tops)
-    return [numbers[top[top >= 0]] for top in tops]
+    """`desa_ray.core.cutoffs.prefix_tops` of this fusion; costs what the prefixes hold, not the collection."""
+    numbers, small = renumbered(cut(channels, max(cutoffs, default=0)))
+    return [numbers[top] for top in fuse_with_prefixes(small, weights, kappa, 0, k, cutoffs)[1]]
 
 
 def exact_score(ranks: Sequence[int], weights: Sequence[Fraction], kappa: Fraction) -> Fraction:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,10 @@ from desa_ray.core.replay import Replay
 
 __all__ = ["FUSIONS", "Fusion"]
 
+Ranking = NDArray[np.int32]
+Channels = Sequence[Ranking]
+Weights = Sequence[Fraction]
+
 
 @dataclass(frozen=True)
 class Fusion:
@@ -24,16 +27,29 @@ class Fusion:
         order: channels, weights, kappa and m (None = all) to the first m documents, best first.
         replay: channels, weights, kappa and k to the certification depths of the ordered top k.
         tops: channels, weights, kappa, k and cutoffs to the first k documents of the fused prefixes, a cutoff each.
+        both: channels, weights, kappa, m, k and cutoffs to what `order` and `tops` give.
     """
 
-    order: Callable[[Sequence[NDArray[np.int32]], Sequence[Fraction], Fraction, int | None], NDArray[np.int32]]
-    replay: Callable[[Sequence[NDArray[np.int32]], Sequence[Fraction], Fraction, int], Replay]
-    tops: Callable[
-        [Sequence[NDArray[np.int32]], Sequence[Fraction], Fraction, int, Sequence[int]], list[NDArray[np.int32]]
-    ]
+    order: Callable[[Channels, Weights, Fraction, int | None], Ranking]
+    replay: Callable[[Channels, Weights, Fraction, int], Replay]
+    tops: Callable[[Channels, Weights, Fraction, int, Sequence[int]], list[Ranking]]
+    both: Callable[[Channels, Weights, Fraction, int | None, int, Sequence[int]], tuple[Ranking, list[Ranking]]]
+
+
+def _exp4fuse_tops(
+    channels: Channels, weights: Weights, kappa: Fraction, k: int, cutoffs: Sequence[int]
+) -> list[Ranking]:
+    return prefix_tops(exp4fuse.fuse_order, channels, weights, kappa, k, cutoffs)
+
+
+def _exp4fuse_both(
+    channels: Channels, weights: Weights, kappa: Fraction, m: int | None, k: int, cutoffs: Sequence[int]
+) -> tuple[Ranking, list[Ranking]]:
+    tops = _exp4fuse_tops(channels, weights, kappa, k, cutoffs)
+    return exp4fuse.fuse_order(channels, weights, kappa, m), tops
 
 
 FUSIONS: dict[str, Fusion] = {
-    "rrf": Fusion(fusion.fuse_order, rrf.replay, fusion.fuse_prefixes),
-    "exp4fuse": Fusion(exp4fuse.fuse_order, exp4fuse.replay, partial(prefix_tops, exp4fuse.fuse_order)),
+    "rrf": Fusion(fusion.fuse_order, rrf.replay, fusion.fuse_prefixes, fusion.fuse_with_prefixes),
+    "exp4fuse": Fusion(exp4fuse.fuse_order, exp4fuse.replay, _exp4fuse_tops, _exp4fuse_both),
 }

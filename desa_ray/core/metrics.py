@@ -54,6 +54,11 @@ def _parsed(name: str) -> Measure:
 
 def depth_needed(names: Iterable[str]) -> int | None:
     """How many documents of a ranking decide all these measures; None = all of them."""
+    return _depth_needed(tuple(names))
+
+
+@lru_cache(maxsize=64)
+def _depth_needed(names: tuple[str, ...]) -> int | None:
     params = [measure.params for measure in parse_measures(names).values()]
     if any("cutoff" not in own or own.get("judged_only") for own in params):
         return None
@@ -110,8 +115,11 @@ def scored(
         for query in grades
         if len(rankings[query])
     }
+    wanted = list(dict.fromkeys(parsed.values()))
+    spelled = {id(measure): str(measure) for measure in wanted}  # a measure hashes by its spelling, made anew each time
     values: dict[tuple[str, str], float] = {}
-    for metric in ir_measures.iter_calc(list(dict.fromkeys(parsed.values())), grades, run):
-        values[metric.query_id, str(metric.measure)] = float(metric.value)
-    spelled = {name: str(measure) for name, measure in parsed.items()}
-    return {(query, name): values[query, text] for query in sorted(grades) for name, text in spelled.items()}
+    for metric in ir_measures.iter_calc(wanted, grades, run):
+        text = spelled.get(id(metric.measure)) or str(metric.measure)
+        values[metric.query_id, text] = float(metric.value)
+    names = {name: str(measure) for name, measure in parsed.items()}
+    return {(query, name): values[query, text] for query in sorted(grades) for name, text in names.items()}

@@ -117,9 +117,11 @@ class FusionWork:
                 found = [cut_values.get((f"{number} {query}", measure)) for number in range(len(cut_heads))]
                 record[column] = None if None in found else found
         schema = fused_schema(params["measures"])
+        columns = {name: [record.get(name) for record in records] for name in schema}
+        frame = pl.DataFrame(columns, schema, strict=True)
         run_heads = {"query_id": queries, "docs": [heads[query][: params["run_depth"]] for query in queries]}
         write_table(stage.artifact(store), shard.parts[0], pl.DataFrame(run_heads, RUN), RUN)
-        write_table(stage.artifact(store), shard.parts[1], pl.DataFrame(records, schema, strict=True), schema)
+        write_table(stage.artifact(store), shard.parts[1], frame, schema)
 
     def fuse(self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]) -> list["Fused"]:
         return [_fuse(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
@@ -194,8 +196,7 @@ def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
         record["support_retained"] = support_retained(sparse[0], original)
     needed = depth_needed(params["measures"])
     depth = None if needed is None else max(needed, params["run_depth"], k)
-    head = fusion.order(channels, weighed.weights, kappa, depth)
-    tops = fusion.tops(channels, weighed.weights, kappa, k, params["cutoffs"])
+    head, tops = fusion.both(channels, weighed.weights, kappa, depth, k, params["cutoffs"])
     return Fused(record, replayed, head, tops)
 
 

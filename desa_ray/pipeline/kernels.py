@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from desa_ray.core.expansion import contextual, residual
-from desa_ray.core.fusion import fuse_order, fuse_prefixes
+from desa_ray.core.fusion import fuse_order, fuse_with_prefixes
 from desa_ray.core.prefix import Selection
 from desa_ray.core.ranking import complete_order
 from desa_ray.core.replay import replay, replay_prefixes
@@ -38,7 +38,7 @@ def compile_kernels() -> None:
         Selection(1, 1, 2).add(scores, 0)
         weights, kappa = [Fraction(1), Fraction(1)], Fraction(60)
         fuse_order([order, order], weights, kappa)
-        fuse_prefixes([order, order], weights, kappa, 1)
+        fuse_with_prefixes([order, order], weights, kappa, 1, 1)
         replay([order, order], weights, kappa, 1)
         replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)
         _one_document().scores([])

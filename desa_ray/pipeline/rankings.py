@@ -174,7 +174,9 @@ class Rankings:
             table = read_table(artifact, shard.parts[1], QUERIES)
             held = table["length"].clip(upper_bound=self.stage.params.get("depth"))
             edges = np.concatenate([[0], np.cumsum(held.to_numpy())])
-            self._open[number] = (read_array(artifact, shard.parts[0]), edges, table)
+            # A plain view of the mapped file: slices of a memmap cost several times as much.
+            docs = np.asarray(read_array(artifact, shard.parts[0]))
+            self._open[number] = (docs, edges, table)
         return shard, *self._open[number]
 
     def docs(self, row: int) -> np.ndarray:

@@ -55,6 +55,10 @@ def test_every_fusion_gives_the_tops_that_fusing_the_prefixes_one_by_one_gives(d
         tops = fusion.tops(channels, weights, kappa, k, cutoffs)
         wanted = [fusion.order(cut(channels, length), weights, kappa, k).tolist() for length in cutoffs]
         assert [top.tolist() for top in tops] == wanted, name
+        m = data.draw(st.none() | st.integers(0, 30))
+        head, tops = fusion.both(channels, weights, kappa, m, k, cutoffs)
+        assert head.tolist() == fusion.order(channels, weights, kappa, m).tolist(), name
+        assert [top.tolist() for top in tops] == wanted, name
 
 
 def test_no_cutoffs_no_tops():
