@@ -1,6 +1,8 @@
 """Complete fusion: the exact order of all documents by F descending, ties by number (SPEC section 6).
 
 Float64 scores pick and presort the documents; neighbours that floats cannot tell apart are then put in order exactly.
+Where only the head of the order is wanted, every document's ranks are found, but scores only of those that can belong
+to it: a document behind the first L of every channel gains at most the sum of the shares of rank L + 1.
 """
 
 from collections.abc import Sequence
@@ -17,6 +19,7 @@ from desa_ray.core.cutoffs import CUTOFFS, cut, prefix_tops, renumbered
 from desa_ray.core.ranking import radix_sort
 from desa_ray.errors import DesaError
 
+SPARE = 8  # a head shorter than this part of a channel is found among the channels' heads
 KEPT_K = 256  # a larger top k is sorted whole instead of being kept sorted
 
 
@@ -44,10 +47,7 @@ def fuse_order(
     scale = scaled(weights, kappa, max(channel.size for channel in channels))
     if scale is None:
         return wide.fuse_order(channels, weights, kappa, m)
-    ranks_NC, scores_N = _ranked(channels, scale)
-    order = _descending(_above(scores_N, m), scores_N)
-    _settle(order, scores_N, np.array([channel.size for channel in channels], np.int32), ranks_NC, scale)
-    return order[:m]
+    return _ordered(channels, scale, m)[0]
 
 
 def fuse_with_prefixes(
@@ -64,19 +64,14 @@ def fuse_with_prefixes(
     scale = scaled(weights, kappa, longest)
     if scale is None or k > KEPT_K or not cutoffs or not longest:
         return fuse_order(channels, weights, kappa, m), prefix_tops(fuse_order, channels, weights, kappa, k, cutoffs)
-    ranks_NC, scores_N = _ranked(channels, scale)
     sizes = np.array([channel.size for channel in channels], np.int32)
-    bound = int(sizes.sum()) if m is None else min(m, int(sizes.sum()))
-    order = np.empty(0, np.int32)
-    if bound > 0:
-        order = _descending(_above(scores_N, bound), scores_N)
-        _settle(order, scores_N, sizes, ranks_NC, scale)
+    order, ranks_NC = _ordered(channels, scale, int(sizes.sum()) if m is None else min(m, int(sizes.sum())))
     lengths = np.minimum(sizes, np.array(cutoffs, np.int32)[:, None])
     heads = cut(channels, max(cutoffs))
     starts = np.cumsum([0, *(head.size for head in heads[:-1])])
     tops = np.full((len(cutoffs), max(k, 0)), -1, np.int32)
     _tops(np.concatenate(heads), starts, ranks_NC, lengths, scale, tops)
-    return order[:bound], [top[top >= 0] for top in tops]
+    return order, [top[top >= 0] for top in tops]
 
 
 def fuse_prefixes(
@@ -98,7 +93,61 @@ def exact_score(ranks: Sequence[int], weights: Sequence[Fraction], kappa: Fracti
 
 def rank_matrix(channels: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     """int32 [N, C]: rank from 1 of every document number in every channel, 0 = absent."""
-    return _ranked(channels, np.zeros(len(channels) + 3, np.int64))[0]
+    documents = 1 + max(int(channel.max(initial=-1)) for channel in channels)
+    ranks_NC = np.zeros((documents, len(channels)), np.int32)
+    for c, channel in enumerate(channels):
+        _refuse(c, _place(ranks_NC, c, _frozen(channel)) if channel.min(initial=0) >= 0 else int(channel.min()))
+    return ranks_NC
+
+
+def _ordered(
+    channels: Sequence[NDArray[np.int32]], scale: NDArray[np.int64], m: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The m first documents of the fused order, 0 <= m <= the size of all channels; and `rank_matrix`."""
+    if SPARE * m < max(channel.size for channel in channels):
+        ranks_NC = rank_matrix(channels)
+        documents, scores_N = _heads(channels, ranks_NC, scale, m)
+    else:
+        ranks_NC, scores_N = _ranked(channels, scale)
+        documents = _above(scores_N, m)
+    order = _descending(documents, scores_N)
+    _settle(order, scores_N, np.array([channel.size for channel in channels], np.int32), ranks_NC, scale)
+    return order[:m], ranks_NC
+
+
+def _heads(
+    channels: Sequence[NDArray[np.int32]], ranks_NC: NDArray[np.int32], scale: NDArray[np.int64], m: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Numbers, ascending, of a superset of the m best; and float64 [N], which holds their scores and else nothing."""
+    scores_N = np.empty(ranks_NC.shape[0])
+    length, longest = 2 * m, max(channel.size for channel in channels)
+    while m > 0:
+        heads = cut(channels, length)
+        sizes = np.array([head.size for head in heads], np.int32)
+        found = np.empty(sizes.sum(), np.int32)
+        found = found[
+            : _score(np.concatenate(heads), np.cumsum(sizes) - sizes, sizes, ranks_NC, scale, scores_N, found)
+        ]
+        scores = scores_N[found]
+        unread = [c for c, channel in enumerate(channels) if channel.size > length]
+        behind = sum(float(scale[c]) / float(scale[P] + scale[Q] * (length + 1)) for c in unread)
+        floor = np.partition(scores, -m)[-m] * (1 - NEAR) if m <= scores.size else 0.0
+        if behind < floor * (1 - NEAR) or length >= longest:
+            return np.sort(found[scores >= floor]), scores_N
+        length *= 2
+    return np.empty(0, np.int32), scores_N
+
+
+def _frozen(channel: NDArray[np.int32]) -> NDArray[np.int32]:
+    """One array type for numba, whether the channel was made or mapped."""
+    frozen = np.asarray(channel).view()
+    frozen.setflags(write=False)
+    return frozen
+
+
+def _refuse(c: int, bad: int | None) -> None:
+    if bad is not None:
+        raise DesaError(f"document number {bad} is negative or stands there twice", where=f"channel {c}")
 
 
 def _ranked(
@@ -108,12 +157,38 @@ def _ranked(
     documents = 1 + max(int(channel.max(initial=-1)) for channel in channels)
     ranks_NC, scores_N = np.zeros((documents, len(channels)), np.int32), np.zeros(documents)
     for c, channel in enumerate(channels):
-        frozen = np.asarray(channel).view()
-        frozen.setflags(write=False)  # one array type for numba, whether made or mapped
-        bad = _fill(ranks_NC, scores_N, c, frozen, scale) if frozen.min(initial=0) >= 0 else int(frozen.min())
-        if bad is not None:
-            raise DesaError(f"document number {bad} is negative or stands there twice", where=f"channel {c}")
+        fits = channel.min(initial=0) >= 0
+        _refuse(c, _fill(ranks_NC, scores_N, c, _frozen(channel), scale) if fits else int(channel.min()))
     return ranks_NC, scores_N
+
+
+@njit(cache=True, nogil=True)
+def _place(ranks_NC, c, channel):
+    """Writes the ranks of one channel; returns a document that it holds twice, else None."""
+    for i in range(channel.size):
+        if ranks_NC[channel[i], c] > 0:
+            return channel[i]
+        ranks_NC[channel[i], c] = i + 1
+    return None
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _score(items, starts, sizes, ranks_NC, scale, scores_N, found):
+    """Scores each document of the channels' heads; lists them in `found` and returns how many there are."""
+    count = 0
+    for first in range(starts.size):
+        for i in range(starts[first], starts[first] + sizes[first]):
+            document, score, passed = items[i], 0.0, False
+            for c in range(starts.size):
+                rank = ranks_NC[document, c]
+                if rank > 0:
+                    passed |= c < first and rank <= sizes[c]
+                    score += float(scale[c]) / float(scale[P] + scale[Q] * rank)
+            if not passed:
+                scores_N[document] = score
+                found[count] = document
+                count += 1
+    return count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
