@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from . import kernels
+from desa_ray.engines.gemm import DigitsGemm
+
+from . import gpu, kernels
 from .__main__ import suite
 from .harness import Measured, Target, ratio
 from .table import END, START, put_into_readme
@@ -28,6 +30,15 @@ def test_the_kernels_benchmarks_run_on_small_data_and_agree_with_their_baselines
     ]
     assert [line.name[0] for line in lines] == list("bbccef")
     assert all(line.value > 0 for line in lines)
+
+
+def test_the_gpu_script_compares_rankings_and_times():
+    """With a device of float32 digits that numpy multiplies, as FAISS would on a GPU; a wrong one is found out."""
+    exact = DigitsGemm("digits", lambda left, right: left @ right.T)
+    wrong = DigitsGemm("wrong", lambda left, right: -(left @ right.T))
+    right_line, wrong_line = gpu.compared([exact, wrong], 10_000, 3, 1)
+    assert (right_line["device"], right_line["same_as_cpu"], wrong_line["same_as_cpu"]) == ("digits", True, False)
+    assert right_line["scores_ratio"] > 0
 
 
 def test_the_table_goes_between_the_marks_of_the_readme(tmp_path):
