@@ -1,6 +1,8 @@
 """Lazy retrieval gives the records of complete rankings, makes none, and keeps what it scored for the next kappa."""
 
+import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +78,34 @@ def test_lazy_records_are_those_of_complete_rankings(method, scifact_slice, warm
     assert not any("original_sparse" in stage.inputs for stage in cell.targets)
 
 
+@pytest.fixture
+def with_queries_as_documents(small_slice, tmp_path) -> Path:
+    """The slice with its first five queries among its documents, under their own ids."""
+    folder = Path(shutil.copytree(small_slice, tmp_path / "own"))
+    queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as corpus:
+        for query in queries[:5]:
+            corpus.write(json.dumps({"_id": query["_id"], "title": "", "text": query["text"]}) + "\n")
+    return folder
+
+
+def test_documents_that_are_queries_are_left_out_of_prefixes_as_of_rankings(
+    with_queries_as_documents, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
+    monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
+    common = [*dataset(with_queries_as_documents), "draws=1", "method=desa", "encoder=minilm_l3"]
+    config = typed(*common, "evaluation.exclude_self=true")
+    _, complete, _ = computed(config, tmp_path)
+    _, lazy, _ = computed(replace(config, ranking="lazy"), tmp_path)
+    assert_same(complete, lazy)
+    own = lazy.select(own=pl.col("query_id").is_in(pl.col("top")))["own"]
+    assert not own.any()
+    _, kept, _ = computed(replace(typed(*common), ranking="lazy"), tmp_path)
+    # Without the setting such a document is found by its own words: it does stand in the way.
+    assert kept.select(own=pl.col("query_id").is_in(pl.col("top")))["own"].sum() == 5
+
+
 def test_another_kappa_k_or_shard_size_scores_nothing_again_that_was_scored(scifact_slice, warm_home, shallow):
     config = replace(typed(*dataset(scifact_slice), "draws=1", "method=desa"), ranking="lazy")
     computed(config, warm_home)
@@ -92,8 +122,6 @@ def test_another_kappa_k_or_shard_size_scores_nothing_again_that_was_scored(scif
 
 
 def test_prefixes_do_not_depend_on_groups_blocks_ranges_and_shards(scifact_slice, warm_home, tmp_path, monkeypatch):
-    import shutil
-
     monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
     monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
     config = replace(typed(*dataset(scifact_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy")
