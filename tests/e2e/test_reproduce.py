@@ -24,7 +24,7 @@ def test_scifact_gives_the_published_numbers_and_desa_keeps_the_support(shared, 
     original = dict(zip(records[0]["query_id"], records[0]["sparse_support"], strict=True))
     assert all(original[q] == s for q, s in records[4].select("query_id", "sparse_support").iter_rows())
     cold_s = time.monotonic() - started
-    # Other kappas fuse, and do nothing else: 13 methods and draws for each of three new ones, 20 cells written and logged.
+    # Other kappas fuse and do nothing else: 13 methods and draws for each of three, 20 cells written and logged.
     store = tmp_path / "home" / "store"
     before = set(store.glob("*/*/manifest.json"))
     started = time.monotonic()
