@@ -9,8 +9,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_module
 from mlflow.tracking import MlflowClient
 
+from desa_ray.errors import DesaError, Problems
+from desa_ray.store.artifacts import Store
+from desa_ray.tracking.sweeps import SweepLog, SweepRun
+from jobs.cells import _Sweep, plan
+from jobs.settings import order_of
 from tests.desa_fixtures import METHODS, dataset, run_desa, summaries
 
 
@@ -109,6 +115,30 @@ def _damage_a_ranking(home: Path, operator: str) -> str:
             part.write_bytes(data)
             return part.name
     raise AssertionError(f"no ranking of {operator}")
+
+
+def test_a_failing_cell_whose_failure_cannot_be_logged_tells_both(scifact_slice, warm_home, tmp_path, monkeypatch):
+    monkeypatch.setenv("DESA_HOME", str(warm_home))
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        composed = compose("config", ["method=original", "fusion.kappa=7", *dataset(scifact_slice)])
+    orders = [order_of(composed, tmp_path / "out")]
+    store = Store(str(warm_home / "store"))
+    cells = plan(store, orders)
+    run = SweepRun("unlogged", "a" * 64, "a sweep", True, {}, {})
+    log = SweepLog(run, uri=f"sqlite:///{warm_home / 'mlflow.db'}", home=warm_home, sample_s=0)
+    sweep = _Sweep(store, orders, cells, log, tmp_path / "summary.json")
+    shutil.rmtree(log.outbox.folder)
+    log.outbox.folder.write_text("the disk plays up")
+    sweep.settled(cells[0].fused[0], DesaError("the shard was bad"))
+    with pytest.raises(Problems) as told:
+        sweep.raise_failures()
+    lines = str(told.value).splitlines()
+    assert lines[0] == "the shard was bad"
+    assert "a log entry cannot be written: Not a directory" in lines[1]
+    failed = json.loads((tmp_path / "summary.json").read_text())["failed"]
+    assert failed[0]["error"] == str(told.value)
+    assert log.watchdog is not None
+    log.watchdog.dismiss()
 
 
 @pytest.mark.slow
