@@ -8,14 +8,17 @@ wholly unread document, K + y that it precedes document y. A document that nobod
 true never needs a condition of its own.
 
 A step is a state: how many items of each channel are read. Legend as in `desa_ray.core.compare`; P is the length of the
-channels' prefixes that a kernel sees; `low_N` is what a document has gained so far, up to rounding; `chosen_N` says
-whether it is among the K best; `top` holds those, best first.
+channels' prefixes that a kernel sees; `low_N` is what a document has gained so far, up to rounding; `chosen_N` equals
+the base where it is among the K best; `top` holds those, best first.
+
+The three arrays over documents are never cleared, as that takes as long as filling them: what is not above the base
+(`scale[BASE]`) is left from earlier replays, whose base was lower.
 """
 
 import numpy as np
 from numba import njit
 
-from desa_ray.core.compare import NEAR, P, Q, precedes
+from desa_ray.core.compare import BASE, NEAR, P, Q, precedes
 
 TOO_SHORT = -1  # status: the prefixes ended before the top K was certain
 BROKEN = -2  # status: channel BROKEN - status holds a negative number, or a document twice
@@ -27,36 +30,14 @@ def certify(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen
 
     `given` of the `lengths` items of every channel are in `lists_CP`. `top` holds the complete fusion's top K if
     `known`, else it is filled here; unused places are -1. After TOO_SHORT, a call with longer prefixes and everything
-    else as it was left goes on from there; `forget` gives up instead.
+    else as it was left goes on from there.
     """
     status = _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen)
     if status == TOO_SHORT:
         return status
     if status == top.size:
         _close(lists_CP, lengths, scale, top, ranks_NC, low_N, chosen_N, reads, seen)
-    forget(lists_CP, top, ranks_NC, low_N, chosen_N, reads)
     return status
-
-
-@njit(cache=True, nogil=True)
-def forget(lists_CP, top, ranks_NC, low_N, chosen_N, reads):
-    """Makes the scratch arrays zero again, by what was read where that is less work."""
-    for document in top:
-        if document >= 0:
-            chosen_N[document] = False
-    steps = 0
-    for c in range(reads.size):
-        steps += reads[c]
-    if 4 * steps > ranks_NC.shape[0]:
-        for document in range(ranks_NC.shape[0]):
-            low_N[document] = 0.0
-            for c in range(reads.size):
-                ranks_NC[document, c] = 0
-    else:
-        for c in range(reads.size):
-            for i in range(reads[c]):
-                ranks_NC[lists_CP[c, i], c] = 0
-                low_N[lists_CP[c, i]] = 0.0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -65,7 +46,7 @@ def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N
 
     Returns as `certify`; where there are fewer than K documents, `seen` says that everything is read.
     """
-    p, q = scale[P], scale[Q]
+    p, q, base = scale[P], scale[Q], scale[BASE]
     target = np.zeros(lengths.size, np.int32)
     found, failed = 0, np.int64(-1)  # typed: a literal would compile what it is passed to twice
     while found < top.size and top[found] >= 0:
@@ -75,7 +56,7 @@ def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N
         entry = low_N[top[found - 1]] * (1 - NEAR)
     if known:
         for document in top:
-            chosen_N[document] = True
+            chosen_N[document] = base
         _copy(lengths, target)
     else:
         _ahead(reads, lengths, scale, target)
@@ -87,15 +68,18 @@ def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N
             weight, denominator = float(scale[c]), float(p + q * reads[c])
             for i in range(reads[c], target[c]):
                 document = np.int64(lists_CP[c, i])
-                if document < 0 or ranks_NC[document, c] > 0:
+                if document < 0 or ranks_NC[document, c] > base:
                     reads[c] = i
                     return BROKEN - c
-                ranks_NC[document, c] = i + 1
+                known_to = np.int64(0)
+                for other in range(reads.size):
+                    known_to = max(known_to, ranks_NC[document, other])
+                ranks_NC[document, c] = base + i + 1
                 denominator += q
-                low_N[document] += weight / denominator
+                low_N[document] = (low_N[document] if known_to > base else 0.0) + weight / denominator
                 if low_N[document] >= entry and not known:
                     reads[c] = i + 1
-                    found = _enter(document, top, found, reads, ranks_NC, chosen_N, scale)
+                    found = _enter(document, top, found, reads, ranks_NC, low_N, chosen_N, scale)
                     if found == top.size:
                         entry = low_N[top[found - 1]] * (1 - NEAR)
             reads[c] = target[c]
@@ -142,10 +126,18 @@ def _copy(source, target):
 
 
 @njit(cache=True, nogil=True)
-def _enter(document, top, found, reads, ranks_NC, chosen_N, scale):
+def _above(x, y, reads, ranks_NC, low_N, scale):
+    """Whether the lower bound of x is above that of y after `reads`, ties by number."""
+    if low_N[x] > low_N[y] * (1 + NEAR):
+        return True
+    return low_N[x] >= low_N[y] * (1 - NEAR) and precedes(x, y, reads, reads, ranks_NC, scale)
+
+
+@njit(cache=True, nogil=True)
+def _enter(document, top, found, reads, ranks_NC, low_N, chosen_N, scale):
     """Moves a document whose lower bound rose to its place among the K best; returns how many there are."""
     i = found
-    if chosen_N[document]:
+    if chosen_N[document] == scale[BASE]:
         i = 0
         while top[i] != document:
             i += 1
@@ -153,11 +145,11 @@ def _enter(document, top, found, reads, ranks_NC, chosen_N, scale):
         found += 1
     else:
         i = found - 1
-        if not precedes(document, np.int64(top[i]), reads, reads, ranks_NC, scale):
+        if not _above(document, np.int64(top[i]), reads, ranks_NC, low_N, scale):
             return found
-        chosen_N[top[i]] = False
-    chosen_N[document] = True
-    while i > 0 and precedes(document, np.int64(top[i - 1]), reads, reads, ranks_NC, scale):
+        chosen_N[top[i]] = -1
+    chosen_N[document] = scale[BASE]
+    while i > 0 and _above(document, np.int64(top[i - 1]), reads, ranks_NC, low_N, scale):
         top[i] = top[i - 1]
         i -= 1
     top[i] = document
@@ -170,7 +162,7 @@ def _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
     x, y = top.size - 1, condition - top.size
     if condition < x:
         x, y = condition, np.int64(top[condition + 1])
-    elif y >= 0 and chosen_N[y]:
+    elif y >= 0 and chosen_N[y] == scale[BASE]:
         return True
     return precedes(np.int64(top[x]), y, seen, lengths, ranks_NC, scale)
 
@@ -178,7 +170,7 @@ def _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _obstacle(top, failed, lists_CP, seen, lengths, ranks_NC, low_N, chosen_N, scale):
     """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer, is tried first."""
-    p, q = scale[P], scale[Q]
+    p, q, base = scale[P], scale[Q], scale[BASE]
     if failed >= 0 and not _holds(failed, top, seen, lengths, ranks_NC, chosen_N, scale):
         return failed
     for condition in range(top.size - 1, -1, -1):
@@ -186,9 +178,10 @@ def _obstacle(top, failed, lists_CP, seen, lengths, ranks_NC, low_N, chosen_N, s
             return condition
     last, settled, floor, unread = top[top.size - 1], True, 0.0, 0.0
     for c in range(lengths.size):
-        if 0 < ranks_NC[last, c] <= seen[c]:
-            floor += scale[c] / (p + q * ranks_NC[last, c])
-        settled &= ranks_NC[last, c] <= seen[c]
+        rank = ranks_NC[last, c] - base
+        if 0 < rank <= seen[c]:
+            floor += scale[c] / (p + q * rank)
+        settled &= rank <= seen[c]
         if seen[c] < lengths[c]:
             unread += scale[c] / (p + q * (seen[c] + 1))
     for c in range(lengths.size):
@@ -198,7 +191,9 @@ def _obstacle(top, failed, lists_CP, seen, lengths, ranks_NC, low_N, chosen_N, s
             y = np.int64(lists_CP[c, i])
             if low_N[y] >= need and not _holds(top.size + y, top, seen, lengths, ranks_NC, chosen_N, scale):
                 return top.size + y
-            if settled and lengths.size == 2 and not chosen_N[y] and not 0 < ranks_NC[y, 1 - c] <= seen[1 - c]:
+            if not settled or lengths.size != 2 or chosen_N[y] == base:
+                continue
+            if not base < ranks_NC[y, 1 - c] <= base + seen[1 - c]:
                 break  # what follows and is read here only has a smaller bound, and what is read in both ranks lower
     return np.int64(-1)
 

@@ -6,8 +6,8 @@ integers W, p, q, which `scaled` finds. Two such sums can be equal, or differ by
 the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `scaled` refuses weights
 and denominators of 2^31 and more; such channels go to `desa_ray.core.wide`.
 
-Legend: C channels, N documents; `ranks_NC[d, c]` is the rank of document d in channel c from 1, 0 = not there or not
-read yet; `seen[c]` items of channel c count as read.
+Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in channel c from 1, and
+0 or less means not there or not read yet; `seen[c]` items of channel c count as read.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from desa_ray.errors import DesaError
 NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
 LIMIT = 1 << 31
 MAX_CHANNELS = 64
-P, Q, DIGITS = -3, -2, -1  # places in the array that `scaled` returns
+BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `scaled` returns
 
 
 @lru_cache(maxsize=1024)
@@ -39,8 +39,8 @@ def scaled(weights: Sequence[Fraction], kappa: Fraction, longest: int) -> NDArra
     """Integers for channels of at most `longest` items; None where they need more than 31 bits.
 
     Returns:
-        int64 [C + 3]: weights W, p and q, such that w_c / (kappa + rank) is proportional to W_c / (p + q rank), and how
-        many base-2^32 digits after the point tell any two different sums apart.
+        int64 [C + 4]: weights W, a base of 0, p and q, such that w_c / (kappa + rank) is proportional to
+        W_c / (p + q rank), and how many base-2^32 digits after the point tell any two different sums apart.
     """
     integers, p, q = _integers(tuple(weights), kappa)
     largest = p + q * (longest + 1)
@@ -50,7 +50,7 @@ def scaled(weights: Sequence[Fraction], kappa: Fraction, longest: int) -> NDArra
     # difference by less than 2C units of the last digit.
     channels = len(integers)
     digits = (2 * channels * largest.bit_length() + (8 * channels).bit_length()) // 32 + 1
-    return np.array([*integers, p, q, digits], np.int64)
+    return np.array([*integers, 0, p, q, digits], np.int64)
 
 
 def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> None:
@@ -66,10 +66,11 @@ def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], 
 
 
 @njit(cache=True, nogil=True)
-def _denominators(c, x, y, seen, lengths, ranks_NC, p, q):
+def _denominators(c, x, y, seen, lengths, ranks_NC, scale):
     """Denominators of x's lower and y's upper bound in channel c; 0 = contributes nothing."""
-    mine = ranks_NC[x, c]
-    theirs = ranks_NC[y, c] if y >= 0 else 0
+    p, q, base = scale[P], scale[Q], scale[BASE]
+    mine = ranks_NC[x, c] - base
+    theirs = ranks_NC[y, c] - base if y >= 0 else 0
     low = p + q * mine if 0 < mine <= seen[c] else 0
     if 0 < theirs <= seen[c]:
         return low, p + q * theirs
@@ -81,10 +82,10 @@ def _denominators(c, x, y, seen, lengths, ranks_NC, p, q):
 @njit(cache=True, nogil=True)
 def _exact_sign(x, y, seen, lengths, ranks_NC, scale):
     """Sign of x's lower minus y's upper bound, by long division of every term into digits of 32 bits."""
-    p, q, digits = scale[P], scale[Q], scale[DIGITS]
+    digits = scale[DIGITS]
     total = np.zeros(digits + 1, np.int64)
     for c in range(seen.size):
-        low, high = _denominators(c, x, y, seen, lengths, ranks_NC, p, q)
+        low, high = _denominators(c, x, y, seen, lengths, ranks_NC, scale)
         if low == high:
             continue
         for sign, denominator in ((1, low), (-1, high)):
@@ -114,11 +115,10 @@ def precedes(x, y, seen, lengths, ranks_NC, scale):
     y = -1 stands for a wholly unread document, which x must beat strictly unless everything is read (S9). With
     `lengths` = `seen` nothing is left to read and this is the order of the lower bounds themselves.
     """
-    p, q = scale[P], scale[Q]
     low = 0.0
     high = 0.0
     for c in range(seen.size):
-        a, b = _denominators(c, x, y, seen, lengths, ranks_NC, p, q)
+        a, b = _denominators(c, x, y, seen, lengths, ranks_NC, scale)
         if a > 0:
             low += scale[c] / a
         if b > 0:

@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desa_ray.core import wide
-from desa_ray.core.certify import BROKEN, TOO_SHORT, certify, forget
-from desa_ray.core.compare import checked, scaled
+from desa_ray.core.certify import BROKEN, TOO_SHORT, certify
+from desa_ray.core.compare import BASE, checked, scaled
 from desa_ray.core.cutoffs import renumbered
 from desa_ray.core.fusion import fuse_order
 from desa_ray.errors import DesaError
 
 FIRST_PREFIX = 4096  # items of each channel that are looked at first; then four times as many, and so on
 SCRATCH_DOCUMENTS = 1 << 24  # prefixes with larger numbers are renumbered, so that scratch stays below 300 MB
+LAST_BASE = 1 << 30  # ranks in the scratch arrays stay below 2^31
 SORTED_K = 256  # a larger top K is taken from the complete fusion instead of being kept sorted while reading
 
 
@@ -42,24 +43,34 @@ class Replay:
 
 
 class _Workspace(threading.local):
-    """One thread's scratch arrays, all zero between replays.
+    """One thread's scratch arrays over documents, kept from replay to replay: clearing them takes as long as a replay.
 
-    They are kept because clearing them for 382,000 documents anew would take longer than a replay does.
+    Whatever earlier replays left there is at most `base`.
     """
 
     def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self.ranks = np.zeros(0, np.int32)
+        self.ranks, self.chosen = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self.low = np.zeros(0, np.float64)
-        self.chosen = np.zeros(0, np.bool_)
+        self.base = 1
+        self._views: dict[int, NDArray[np.int32]] = {}  # ranks_NC by the number of channels
 
-    def arrays(self, documents: int, channels: int) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
-        """ranks_NC; low_N, what a document has gained so far; chosen_N, whether it is among the K best."""
-        self.ranks, self.low = _grown(self.ranks, documents * channels), _grown(self.low, documents)
-        self.chosen = _grown(self.chosen, documents)
-        return self.ranks[: documents * channels].reshape(documents, channels), self.low, self.chosen
+    def arrays(self, documents: int, channels: int) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int32]]:
+        """ranks_NC; low_N, what a document has gained so far; chosen_N, the base where it is among the K best."""
+        view = self._views.get(channels)
+        if view is None or len(view) < documents or self.low.size < documents:
+            self.ranks, self.low = _grown(self.ranks, documents * channels), _grown(self.low, documents)
+            self.chosen = _grown(self.chosen, documents)
+            self._views = {channels: self.ranks[: documents * channels].reshape(documents, channels)}
+            view = self._views[channels]
+        return view, self.low, self.chosen
+
+    def leave(self, longest: int) -> None:
+        """End a replay that looked at `longest` items of a channel."""
+        self.base += longest + 1
+        if self.base > LAST_BASE:
+            self.ranks.fill(0)
+            self.chosen.fill(0)
+            self.base = 1
 
 
 def _grown(array: NDArray, size: int) -> NDArray:
@@ -148,22 +159,22 @@ def _certified(
     known: bool,
 ) -> Replay | None:
     """The stop of a replay that sees `sizes` of the `lengths` items of every channel; None if it needs more."""
-    prefix = max(sizes) if known else FIRST_PREFIX
+    prefix, longest = max(sizes) if known else FIRST_PREFIX, max(sizes)
     reads, seen = np.zeros(len(sizes), np.int32), np.zeros(len(sizes), np.int32)
-    status, clean = TOO_SHORT, False
+    scale = scale.copy()
+    scale[BASE] = _workspace.base
+    status = TOO_SHORT
     try:
-        while status == TOO_SHORT and not clean:
+        while status == TOO_SHORT:
             lists_CP = _prefixes(channels, prefix)
-            given = np.minimum(sizes, lists_CP.shape[1]).astype(np.int32)
+            given = np.array([min(size, lists_CP.shape[1]) for size in sizes], np.int32)
             arrays = _workspace.arrays(1 + int(lists_CP.max(initial=0)), len(sizes))
             status = certify(lists_CP, given, lengths, scale, top, known, *arrays, reads, seen)
-            if status == TOO_SHORT and lists_CP.shape[1] == max(sizes):
-                forget(lists_CP, top, *arrays, reads)
-                clean = True
+            if lists_CP.shape[1] == longest:
+                break
             prefix *= 4
     finally:
-        if status == TOO_SHORT and not clean:  # interrupted half-way
-            _workspace.reset()
+        _workspace.leave(longest)
     if status == TOO_SHORT:
         return None
     if status <= BROKEN:
@@ -179,6 +190,8 @@ def _stopped(seen: NDArray[np.integer], lengths: NDArray[np.int32], topk: NDArra
 def _prefixes(channels: Sequence[NDArray[np.int32]], prefix: int) -> NDArray[np.int32]:
     """int32 [C, P]: the first P items of every channel, zeros behind the end of shorter ones."""
     prefix = min(prefix, max(channel.size for channel in channels))
+    if all(channel.size >= prefix for channel in channels):
+        return np.concatenate([channel[:prefix] for channel in channels]).reshape(len(channels), prefix)
     lists_CP = np.zeros((len(channels), prefix), np.int32)
     for row, channel in zip(lists_CP, channels, strict=True):
         row[: channel.size] = channel[:prefix]

@@ -140,10 +140,14 @@ def test_prefixes_that_gave_up_leave_nothing_behind_and_large_numbers_are_renumb
     complete = [sparse_order(docs, scores) for docs, scores in channels]
     expected = replay(complete, weights, kappa, k)
     replay_prefixes([docs[:1] for docs in complete], list(map(len, complete)), weights, kappa, k)
-    assert not replay_module._workspace.ranks.any()
-    assert not replay_module._workspace.low.any()
-    assert not replay_module._workspace.chosen.any()
+    assert (replay_module._workspace.ranks <= replay_module._workspace.base).all()
+    assert (replay_module._workspace.chosen < replay_module._workspace.base).all()
     same(replay(complete, weights, kappa, k), expected)
+    monkeypatch.setattr(
+        replay_module, "LAST_BASE", replay_module._workspace.base + 30
+    )  # the arrays are cleared at times
+    for _ in range(4):
+        same(replay(complete, weights, kappa, k), expected)
     monkeypatch.setattr(replay_module, "SCRATCH_DOCUMENTS", 1)
     same(lazily(channels, weights, kappa, k, 2)[0], expected)
 
