@@ -39,7 +39,7 @@ demo: setup ## run DESA, its ablations and the baseline on the built-in collecti
 	@$(BIN)/desa run -m +experiment=demo
 
 test: $(VENV)/dev.stamp ## run the tests (under 10 minutes on 2 cores)
-	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not vllm and not bench"
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadscope -m "not slow and not vllm and not bench"
 
 vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 	@infra/vllm_cpu_env.sh .venv-vllm

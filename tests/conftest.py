@@ -1,7 +1,10 @@
 """Fixtures shared by all tests: where the reference material lies, and an environment without any network."""
 
 import os
+import re
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,16 +20,29 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
-# Fixtures that cost a process or a minute: their tests stay with one worker, so that each is made once.
-COSTLY = ("serial_sweep", "in_lucene_process")
+COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which mention it share
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups tests by the costly fixture they use, for `pytest -n 2 --dist loadgroup`."""
-    for item in items:
-        names = getattr(item, "fixturenames", ())
-        group = next((name for name in COSTLY if name in names), item.path.stem)
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `-n 2`: a file's tests stay with one worker, and so do all files that need the costly sweep.
+
+    xdist's own groups (`--dist loadgroup`) do nothing under pytest 9.2, which keeps node ids elsewhere.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFixture(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid.partition("::")[0])
+
+    config.option.loadscopereorder = False  # the long files come early by their names
+    return ByFixture(config, log)
+
+
+@cache
+def _unit(file: str) -> str:
+    text = (REPOSITORY / file).read_text(encoding="utf-8")
+    return "costly" if COSTLY.search(text) else file
 
 
 @pytest.fixture(scope="session")

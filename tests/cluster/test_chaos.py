@@ -23,7 +23,7 @@ from ray.cluster_utils import Cluster
 
 from tests.desa_fixtures import dataset, run_desa, summaries
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("chaos"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SWEEP = ["run", "-m", "method=original,desa", "fusion.kappa=20,60", "draws=1"]
 FINE = ["cluster.shard_documents=4", "cluster.encoders=2", "cluster.batch_size=1", "cluster.shard_queries=3"]

@@ -131,6 +131,7 @@ def test_overrides_arrive_byte_for_byte_and_the_exit_code_comes_back(site, scrip
     assert arrived == ["run", "--config-name", "submitted", "--multirun", *CASES, "method=desa,original"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_detaches_and_the_job_can_be_followed_again(site, script, tmp_path):
     command = script('echo begins; while [ ! -e "$DESA_HOME.go" ]; do sleep 0.1; done; echo is over; exit 3')
     process = site.start(command, cwd=tmp_path)

@@ -66,7 +66,7 @@ def test_processes_that_start_together_compile_each_kernel_once_within_ten_secon
     assert sum(seconds for seconds, _ in answers) < 15
 
 
-@pytest.mark.parametrize("ranking", ["complete", "lazy"])
+@pytest.mark.parametrize("ranking", ["complete", pytest.param("lazy", marks=pytest.mark.slow)])
 def test_a_run_compiles_nothing_but_what_was_compiled_for_it(
     ranking, scifact_slice, warm_home, desa, monkeypatch, tmp_path
 ):
