@@ -35,8 +35,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return _unit(nodeid.partition("::")[0])
 
-    config.option.loadscopereorder = False  # the long files come early by their names
-    return ByFixture(config, log)
+    return ByFixture(config, log)  # units with many tests first: that of the costly sweep is the largest
 
 
 @cache
