@@ -31,8 +31,12 @@ def _git(*arguments: str) -> str | None:
 
 @cache
 def installed() -> dict[str, str]:
-    """Every installed distribution and its version, by name."""
-    return dict(sorted((d.metadata["Name"].lower(), d.version) for d in distributions() if d.metadata["Name"]))
+    """Every installed distribution and its version, by name; the first on the path counts, as for imports."""
+    found: dict[str, str] = {}
+    for distribution in distributions():
+        if name := distribution.metadata["Name"]:
+            found.setdefault(name.lower(), distribution.version)
+    return dict(sorted(found.items()))
 
 
 @cache

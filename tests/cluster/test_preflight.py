@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +12,7 @@ from hydra import compose, initialize_config_module
 from desa_ray.cluster.node_facts import facts, fingerprint
 from desa_ray.cluster.preflight import differences, needs_of
 from desa_ray.config import RunConfig
-from desa_ray.pipeline.provenance import code_hash, platform_facts
+from desa_ray.pipeline.provenance import code_hash, installed, platform_facts
 from desa_ray.store.files import Files
 from jobs.settings import order_of
 
@@ -112,3 +113,14 @@ def test_needs_are_the_places_of_all_cells(tmp_path):
     assert dict(needs.shared) == {"DESA_HOME": str(tmp_path), "store.root": "s3://bucket/store"}
     assert dict(needs.inputs) == {"dataset.path=/data/a": "/data/a", "encoder.path=/models/e": "/models/e"}
     assert needs.variables == ("THE_KEY",)
+
+
+def test_of_two_installed_versions_the_first_on_the_path_counts_as_it_is_the_one_imported(tmp_path, monkeypatch):
+    other = tmp_path / "polars-9999.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 9999\n")
+    own = installed.__wrapped__()["polars"]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert installed.__wrapped__()["polars"] == "9999"
+    monkeypatch.setattr("sys.path", [*sys.path[1:], str(tmp_path)])
+    assert installed.__wrapped__()["polars"] == own
