@@ -2,6 +2,9 @@
 
 import os
 import re
+import socketserver
+import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,20 @@ os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quiet_servers() -> Iterator[None]:
+    """A test server whose client hung up says nothing: its trace would land in what another test captures."""
+    told = socketserver.BaseServer.handle_error
+
+    def handle_error(self: socketserver.BaseServer, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            told(self, request, client_address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socketserver.BaseServer, "handle_error", handle_error)
+        yield
 
 
 COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which mention it share
