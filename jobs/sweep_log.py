@@ -56,6 +56,8 @@ def logged(config: RunConfig, cells: Sequence[Cell], summary: Path | None) -> "I
             log.end(status, metrics, errors, files)
         except DesaError as unlogged:
             problems.append(unlogged)
+            if status == "KILLED":  # the interrupt itself is what is raised
+                note(str(unlogged))
         if log.unsent and not offline:
             waiting = counted(log.unsent, "log entry", "log entries")
             note(f"{waiting} could not be sent to {redacted(uri)}: {log.outbox.trouble}")

@@ -1,6 +1,5 @@
 """The log of a sweep reaches MLflow once and whole, whatever dies on the way. A real SQLite store each."""
 
-import errno
 import json
 import os
 import signal
@@ -9,75 +8,22 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from desa_ray.errors import DesaError
 from desa_ray.tracking.delivery import Delivery
-from desa_ray.tracking.entries import CellRun
 from desa_ray.tracking.outbox import Outbox, left_behind, replay
 from desa_ray.tracking.runs import Tracker
-from desa_ray.tracking.sweeps import SweepLog, SweepRun
-
-SWEEP = "a" * 64
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty, migrated store: making one takes seconds."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
-    return path
-
-
-@pytest.fixture
-def uri(database: Path, tmp_path: Path) -> str:
-    (tmp_path / "mlflow.db").write_bytes(database.read_bytes())
-    return f"sqlite:///{tmp_path / 'mlflow.db'}"
-
-
-def _sweep(sweep: str = SWEEP, *, parent: bool = True) -> SweepRun:
-    return SweepRun("tested", sweep, "a sweep", parent, {"kappa": "2, 60"}, {"commit": "c0ffee"})
-
-
-def _log(uri: str, home: Path, **options) -> SweepLog:
-    return SweepLog(_sweep(), uri=uri, home=home, sample_s=0, **options)
-
-
-def _cell(folder: Path, name: str, text: str = "records", error: str | None = None) -> CellRun:
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{name}.txt"
-    path.write_text(text)
-    return CellRun(
-        cell=name * 8,
-        name=name,
-        params={"kappa": 60},
-        metrics={"ndcg_at_10": 0.5, "nothing": None, "odd": float("nan")},
-        per_draw=[{"ndcg_at_10": 0.25}, {"ndcg_at_10": 0.75}],
-        tags={} if error else {"sha256.records.parquet": text},
-        artifacts=[] if error else [path],
-        started_ms=1_000,
-        ended_ms=2_000,
-        error=error,
-    )
-
-
-def _runs(uri: str) -> dict[str, list]:
-    client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("desa/tested")
-    found: dict[str, list] = {}
-    for run in client.search_runs([experiment.experiment_id]) if experiment else []:
-        found.setdefault(run.info.run_name, []).append(run)
-    return found
+from desa_ray.tracking.sweeps import SweepLog
+from tests.tracking.entries_made_up import SWEEP, made_cell, made_sweep, open_log, runs_in
 
 
 def test_a_sweep_is_a_parent_with_a_child_a_cell(uri, tmp_path):
-    log = _log(uri, tmp_path / "home")
-    run_id = log.cell(_cell(tmp_path / "out", "one"))
-    log.cell(_cell(tmp_path / "out", "two", error="the shard was bad"))
+    log = open_log(uri, tmp_path / "home")
+    run_id = log.cell(made_cell(tmp_path / "out", "one"))
+    log.cell(made_cell(tmp_path / "out", "two", error="the shard was bad"))
     log.end("FAILED", {"cells": 2.0}, ["the shard was bad"], [])
-    runs = _runs(uri)
+    runs = runs_in(uri)
     (parent,), (one,), (two,) = runs["a sweep"], runs["one"], runs["two"]
     assert parent.info.status == "FAILED"
     assert parent.data.tags["desa.errors"] == "the shard was bad"
@@ -94,16 +40,16 @@ def test_a_sweep_is_a_parent_with_a_child_a_cell(uri, tmp_path):
 
 
 def test_a_resumed_sweep_goes_on_in_its_parent_and_doubles_no_child(uri, tmp_path):
-    first = _log(uri, tmp_path / "home")
-    first.cell(_cell(tmp_path / "out", "one"))
-    first.cell(_cell(tmp_path / "out", "two", error="no memory"))
+    first = open_log(uri, tmp_path / "home")
+    first.cell(made_cell(tmp_path / "out", "one"))
+    first.cell(made_cell(tmp_path / "out", "two", error="no memory"))
     first.end("KILLED", {}, [], [])
-    second = _log(uri, tmp_path / "home")
-    assert {name: [run.info.status for run in runs] for name, runs in _runs(uri).items()}["a sweep"] == ["RUNNING"]
+    second = open_log(uri, tmp_path / "home")
+    assert {name: [run.info.status for run in runs] for name, runs in runs_in(uri).items()}["a sweep"] == ["RUNNING"]
     for name in ("one", "two"):
-        second.cell(_cell(tmp_path / "out", name))
+        second.cell(made_cell(tmp_path / "out", name))
     second.end("FINISHED", {}, [], [])
-    runs = _runs(uri)
+    runs = runs_in(uri)
     assert {name: [run.info.status for run in found] for name, found in runs.items()} == {
         "a sweep": ["FINISHED"],
         "one": ["FINISHED"],
@@ -111,33 +57,33 @@ def test_a_resumed_sweep_goes_on_in_its_parent_and_doubles_no_child(uri, tmp_pat
     }
     assert "desa.error" not in runs["two"][0].data.tags
     # Code that computes other records for the same cell is another run: both stay.
-    third = _log(uri, tmp_path / "home")
-    third.cell(_cell(tmp_path / "out", "one", text="other records"))
+    third = open_log(uri, tmp_path / "home")
+    third.cell(made_cell(tmp_path / "out", "one", text="other records"))
     third.end("FINISHED", {}, [], [])
-    assert len(_runs(uri)["one"]) == 2
+    assert len(runs_in(uri)["one"]) == 2
 
 
 def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
     home, database = tmp_path / "home", Path(uri.removeprefix("sqlite:///"))
-    log = _log(uri, home)
-    log.cell(_cell(tmp_path / "out", "one"))
+    log = open_log(uri, home)
+    log.cell(made_cell(tmp_path / "out", "one"))
     away = database.with_name("away.db")
     database.rename(away)  # the store is gone; a folder in its place keeps MLflow from making a new one
     database.mkdir()
     log.outbox.delivery = None
-    assert log.cell(_cell(tmp_path / "out", "two")) is None
+    assert log.cell(made_cell(tmp_path / "out", "two")) is None
     (tmp_path / "out" / "two.txt").write_text("changed since")
     log.end("FINISHED", {"cells": 2.0}, [], [])
     assert log.unsent == 2
     assert log.outbox.trouble
     database.rmdir()
     away.rename(database)
-    before = _runs(uri)
+    before = runs_in(uri)
     assert [run.info.status for run in before["a sweep"]] == ["RUNNING"]
     assert "two" not in before
     for box in left_behind(home / "outbox", uri):
         assert replay(box, lambda: Tracker(uri, home / "mlartifacts"))
-    runs = _runs(uri)
+    runs = runs_in(uri)
     assert [run.info.status for run in runs["a sweep"]] == ["FINISHED"]
     (two,) = runs["two"]
     text = Path(MlflowClient(uri).download_artifacts(two.info.run_id, "two.txt", str(tmp_path))).read_text()
@@ -147,15 +93,15 @@ def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
 
 def test_offline_sends_nothing_until_sync(uri, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
-    log = _log(uri, tmp_path / "home", offline=True)
-    assert log.cell(_cell(tmp_path / "out", "one")) is None
+    log = open_log(uri, tmp_path / "home", offline=True)
+    assert log.cell(made_cell(tmp_path / "out", "one")) is None
     log.end("FINISHED", {}, [], [])
-    assert _runs(uri) == {}
+    assert runs_in(uri) == {}
     from jobs.sync import main
 
     assert main([]) == 0
     assert "3 log entries sent" in capsys.readouterr().out
-    assert {name: len(found) for name, found in _runs(uri).items()} == {"a sweep": 1, "one": 1}
+    assert {name: len(found) for name, found in runs_in(uri).items()} == {"a sweep": 1, "one": 1}
     assert main([]) == 0
     assert "0 log entries sent" in capsys.readouterr().out
 
@@ -169,97 +115,17 @@ def test_a_second_delivery_changes_nothing(uri, tmp_path):
         delivery = Delivery(tracker, "tested", SWEEP, "attempt")
         parent = delivery.send(document, tmp_path)
         delivery.send(measured, tmp_path)
-    (run,) = _runs(uri)["a sweep"]
+    (run,) = runs_in(uri)["a sweep"]
     assert run.info.run_id == parent
     assert [m.value for m in tracker.client.get_metric_history(parent, "system/cpu")] == [5.0, 7.0]
-
-
-def _odd(uri: str, folder: Path, run_id: str) -> CellRun:
-    """A cell that MLflow refuses for ever: it has another value for a param that is logged already."""
-    client = MlflowClient(uri)
-    client.set_tag(run_id, "sha256.records.parquet", "two")
-    client.set_terminated(run_id, "FAILED")
-    return CellRun(**{**_cell(folder, "one", text="two").__dict__, "params": {"kappa": 61}})
-
-
-def test_a_refused_value_fails_its_cell_alone_and_is_kept(uri, tmp_path, monkeypatch, capsys):
-    log = _log(uri, tmp_path / "home")
-    run_id = log.cell(_cell(tmp_path / "out", "one"))
-    assert run_id
-    odd = _odd(uri, tmp_path / "out", run_id)
-    with pytest.raises(DesaError, match="log of one: "):
-        log.cell(odd)
-    assert log.cell(_cell(tmp_path / "out", "two"))
-    log.end("FAILED", {}, ["refused"], [])
-    assert len(list((tmp_path / "home" / "outbox").glob("*/*/*.refused"))) == 1
-    with pytest.raises(DesaError, match="does not fit an MLflow param"):
-        _log(uri, tmp_path / "home2").cell(CellRun(**{**odd.__dict__, "params": {"long": "x" * 6001}}))
-    # It stays in sight until somebody removes it.
-    from jobs.sync import main
-
-    monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
-    with pytest.raises(DesaError, match=r"00002.refused: refused by .*log of one: .*remove this file") as told:
-        main([])
-    assert "0 log entries sent" in capsys.readouterr().out
-    Path(str(told.value).partition(": ")[0]).unlink()
-    assert main([]) == 0
-    assert not list((tmp_path / "home" / "outbox").glob("*/*"))
-
-
-def test_the_refusal_of_an_entry_that_waited_is_not_blamed_on_the_cell_that_sends_it(uri, tmp_path):
-    log = _log(uri, tmp_path / "home")
-    run_id = log.cell(_cell(tmp_path / "out", "one"))
-    assert run_id
-    log.offline = True  # as if the server were away
-    log.cell(_odd(uri, tmp_path / "out", run_id))
-    assert log.unsent == 1
-    log.offline = False
-    assert log.cell(_cell(tmp_path / "out", "two"))
-    with pytest.raises(DesaError, match="log of one: "):
-        log.end("FINISHED", {}, [], [])
-    assert {name: found[0].info.status for name, found in _runs(uri).items()} == {
-        "a sweep": "FINISHED",
-        "one": "RUNNING",
-        "two": "FINISHED",
-    }
-
-
-def test_a_full_disk_is_an_error_and_leaves_nothing_half_written(uri, tmp_path, monkeypatch):
-    log = _log(uri, tmp_path / "home")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.copyfile", full)
-        with pytest.raises(DesaError, match=r"No space left on device \(free that disk"):
-            log.cell(_cell(tmp_path / "out", "one"))
-    assert not list((tmp_path / "home" / "outbox").glob("*/*/0*"))
-    assert log.cell(_cell(tmp_path / "out", "two"))
-    log.end("FINISHED", {}, [], [])
-    (tmp_path / "home2").write_text("a file where a folder should be")
-    with pytest.raises(DesaError, match="a log entry cannot be written: File exists"):
-        _log(uri, tmp_path / "home2")
-
-
-def test_a_fault_that_is_not_the_servers_goes_by_its_name(uri, tmp_path, monkeypatch):
-    log = _log(uri, tmp_path / "home")
-
-    def broken(*_):
-        raise KeyError("kind")
-
-    monkeypatch.setattr("desa_ray.tracking.delivery.Delivery.send", broken)
-    assert log.cell(_cell(tmp_path / "out", "one")) is None
-    assert log.outbox.trouble == "KeyError: 'kind'"
-    log.end("FINISHED", {}, [], [])
 
 
 DRIVER = """
 import sys, time
 from pathlib import Path
-from tests.tracking.test_outbox import _cell, _log
-log = _log(sys.argv[1], Path(sys.argv[2]))
-log.cell(_cell(Path(sys.argv[2]) / "out", "one"))
+from tests.tracking.entries_made_up import made_cell, open_log
+log = open_log(sys.argv[1], Path(sys.argv[2]))
+log.cell(made_cell(Path(sys.argv[2]) / "out", "one"))
 print("logged", flush=True)
 time.sleep(300)
 """
@@ -272,34 +138,34 @@ def test_runs_of_a_killed_driver_end_as_killed_without_anybody_doing_anything(ur
     driver = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
     assert driver.stdout is not None
     assert driver.stdout.readline().strip() == "logged"
-    assert [run.info.status for run in _runs(uri)["a sweep"]] == ["RUNNING"]
+    assert [run.info.status for run in runs_in(uri)["a sweep"]] == ["RUNNING"]
     os.kill(driver.pid, signal.SIGKILL)
     driver.wait()
     deadline = time.monotonic() + 120
-    while [run.info.status for run in _runs(uri)["a sweep"]] == ["RUNNING"]:
+    while [run.info.status for run in runs_in(uri)["a sweep"]] == ["RUNNING"]:
         assert time.monotonic() < deadline
         time.sleep(0.5)
-    assert [run.info.status for run in _runs(uri)["a sweep"]] == ["KILLED"]
-    assert [run.info.status for run in _runs(uri)["one"]] == ["FINISHED"]
+    assert [run.info.status for run in runs_in(uri)["a sweep"]] == ["KILLED"]
+    assert [run.info.status for run in runs_in(uri)["one"]] == ["FINISHED"]
 
 
 def test_a_dead_sweep_whose_watchdog_died_too_is_ended_by_the_next_run(uri, tmp_path):
     home = tmp_path / "home"
-    dead = _log(uri, home)
+    dead = open_log(uri, home)
     assert dead.watchdog is not None
     dead.watchdog.dismiss()
     dead.outbox.put({"kind": "metrics", "metrics": [["system/cpu", 5.0, 1_500, 0]]})
     dead.outbox.lock.release()  # as the kernel does for a dead process
-    other = SweepLog(_sweep("b" * 64), uri=uri, home=home, sample_s=0)
-    statuses = sorted(run.info.status for run in _runs(uri)["a sweep"])
+    other = SweepLog(made_sweep("b" * 64), uri=uri, home=home, sample_s=0)
+    statuses = sorted(run.info.status for run in runs_in(uri)["a sweep"])
     assert statuses == ["KILLED", "RUNNING"]
     other.end("FINISHED", {}, [], [])
-    killed = next(run for run in _runs(uri)["a sweep"] if run.info.status == "KILLED")
+    killed = next(run for run in runs_in(uri)["a sweep"] if run.info.status == "KILLED")
     assert killed.data.metrics["system/cpu"] == 5.0
 
 
 def test_a_living_sweep_is_left_alone(uri, tmp_path):
-    living = _log(uri, tmp_path / "home")
+    living = open_log(uri, tmp_path / "home")
     assert list(left_behind(tmp_path / "home" / "outbox", uri)) == []
     living.end("FINISHED", {}, [], [])
 
@@ -308,10 +174,11 @@ def test_many_first_runs_at_once_share_a_new_database(tmp_path):
     """MLflow alone breaks a database that two processes migrate at once."""
     uri, root = f"sqlite:///{tmp_path / 'new.db'}", Path(__file__).parents[2]
     code = (
-        "import sys; from pathlib import Path; from tests.tracking.test_outbox import _sweep, _cell\n"
+        "import sys; from pathlib import Path; from tests.tracking.entries_made_up import made_sweep, made_cell\n"
         "from desa_ray.tracking.sweeps import SweepLog\n"
-        "home = Path(sys.argv[2]); log = SweepLog(_sweep(sys.argv[3] * 64), uri=sys.argv[1], home=home, sample_s=0)\n"
-        "log.cell(_cell(home / sys.argv[3], 'one')); log.end('FINISHED', {}, [], [])"
+        "home, run = Path(sys.argv[2]), made_sweep(sys.argv[3] * 64)\n"
+        "log = SweepLog(run, uri=sys.argv[1], home=home, sample_s=0)\n"
+        "log.cell(made_cell(home / sys.argv[3], 'one')); log.end('FINISHED', {}, [], [])"
     )
     started = [
         subprocess.Popen(
@@ -326,8 +193,8 @@ def test_many_first_runs_at_once_share_a_new_database(tmp_path):
     for process in started:
         output, _ = process.communicate(timeout=280)
         assert process.returncode == 0, output
-    assert [run.info.status for run in _runs(uri)["a sweep"]] == ["FINISHED"] * 3
-    assert len(_runs(uri)["one"]) == 3
+    assert [run.info.status for run in runs_in(uri)["a sweep"]] == ["FINISHED"] * 3
+    assert len(runs_in(uri)["one"]) == 3
 
 
 def test_documents_are_never_half_written(tmp_path):
