@@ -227,11 +227,15 @@ def kept_on_disk(folder: Path) -> Iterator[None]:
 
 def _write(path: Path, value: Any) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as stream:
-        json.dump(value, stream, ensure_ascii=False, allow_nan=False)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            json.dump(value, stream, ensure_ascii=False, allow_nan=False)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError:  # a full disk, say: what is half written would only take room there
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _refused(error: Exception) -> bool:

@@ -71,7 +71,11 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_half_written(uri, tmp_path, 
         patch.setattr("shutil.copyfile", full)
         with pytest.raises(DesaError, match=r"No space left on device \(free that disk"):
             log.cell(made_cell(tmp_path / "out", "one"))
-    assert not list((tmp_path / "home" / "outbox").glob("*/*/0*"))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(DesaError, match="No space left on device"):
+            log.cell(made_cell(tmp_path / "out", "one"))
+    assert {path.name for path in (tmp_path / "home" / "outbox").glob("*/*/*")} == {"lock", "target.json"}
     assert log.cell(made_cell(tmp_path / "out", "two"))
     log.end("FINISHED", {}, [], [])
     (tmp_path / "home2").write_text("a file where a folder should be")
