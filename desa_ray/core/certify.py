@@ -8,10 +8,11 @@ wholly unread document, K + y that it precedes document y. A document that nobod
 true never needs a condition of its own.
 
 A step is a state: how many items of each channel are read. Legend as in `desa_ray.core.compare`; P is the length of the
-channels' prefixes that a kernel sees; `low_N` is what a document has gained so far, up to rounding; `chosen_N` equals
-the base where it is among the K best; `top` holds those, best first.
+channels' prefixes that a kernel sees; `chosen_N` equals the base where a document is among the K best; `top` holds
+those, best first, and `low_K` their lower bounds, up to rounding. `low_N` is what every document has gained so far; of
+two channels it is empty, because two ranks are summed as fast.
 
-The three arrays over documents are never cleared, as that takes as long as filling them: what is not above the base
+The arrays over documents are never cleared, as that takes as long as filling them: what is not above the base
 (`scale[BASE]`) is left from earlier replays, whose base was lower.
 """
 
@@ -20,76 +21,123 @@ from numba import njit
 
 from desa_ray.core.compare import BASE, NEAR, P, Q, precedes
 
+READS, SEEN, GIVEN, LENGTHS = range(4)  # rows of the state
 TOO_SHORT = -1  # status: the prefixes ended before the top K was certain
-BROKEN = -2  # status: channel BROKEN - status holds a negative number, or a document twice
+TOO_NARROW = -2  # status: a document has no place in the arrays
+BROKEN = -3  # status: channel BROKEN - status holds a negative number, or a document twice
 
 
 @njit(cache=True, nogil=True)
-def certify(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen):
-    """Sets `seen` to the first certain step; returns how many documents `top` holds, or TOO_SHORT, or BROKEN - c.
+def certify(lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N):
+    """Moves SEEN to the first certain step; returns how many documents `top` holds, or a status < 0.
 
-    `given` of the `lengths` items of every channel are in `lists_CP`. `top` holds the complete fusion's top K if
-    `known`, else it is filled here; unused places are -1. After TOO_SHORT, a call with longer prefixes and everything
-    else as it was left goes on from there.
+    The rows of `state_4C`: READS and SEEN, both 0 at first; GIVEN, how many items of every channel are in `lists_CP`;
+    LENGTHS, how many there are. `top` holds the complete fusion's top K if `known`, else it is filled here; unused
+    places are -1. After TOO_SHORT or TOO_NARROW, a call with longer prefixes or for more documents goes on from there,
+    if `state_4C`, `top` and the arrays over documents are as they were left.
     """
-    status = _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen)
-    if status == TOO_SHORT:
+    reads, seen, given, lengths = state_4C[READS], state_4C[SEEN], state_4C[GIVEN], state_4C[LENGTHS]
+    status = _readable(lists_CP, given, ranks_NC)
+    if status < 0:
         return status
+    status = _read(lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N, reads, seen)
     if status == top.size:
-        _close(lists_CP, lengths, scale, top, ranks_NC, low_N, chosen_N, reads, seen)
+        _close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen)
     return status
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, low_N, chosen_N, reads, seen):
+@njit(cache=True, nogil=True)
+def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N, reads, seen):
     """Reads ahead until the top K is certain after `reads`, and leaves `seen` at the last step where it was not.
 
     Returns as `certify`; where there are fewer than K documents, `seen` says that everything is read.
     """
-    p, q, base = scale[P], scale[Q], scale[BASE]
-    target = np.zeros(lengths.size, np.int32)
-    found, failed = 0, np.int64(-1)  # typed: a literal would compile what it is passed to twice
+    base = scale[BASE]
+    target, low_K = np.zeros(lengths.size, np.int32), np.zeros(top.size)
+    found, failed, checked = 0, np.int64(-1), np.int64(0)  # typed: a literal would compile what it is passed to twice
     while found < top.size and top[found] >= 0:
+        low_K[found] = _gained(np.int64(top[found]), ranks_NC, shares_CR, low_N, base)
         found += 1
     entry = 0.0  # a document whose lower bound is below this is not among the K best
-    if found == top.size:
-        entry = low_N[top[found - 1]] * (1 - NEAR)
     if known:
+        entry = np.inf
         for document in top:
             chosen_N[document] = base
         _copy(lengths, target)
     else:
+        if found == top.size:
+            entry = low_K[found - 1] * (1 - NEAR)
         _ahead(reads, lengths, scale, target)
     while True:
+        if _clipped(given, lengths, scale, target) and (target == reads).all():
+            return TOO_SHORT
         for c in range(reads.size):
-            if target[c] > given[c]:
-                return TOO_SHORT
-        for c in range(reads.size):
-            weight, denominator = float(scale[c]), float(p + q * reads[c])
-            for i in range(reads[c], target[c]):
-                document = np.int64(lists_CP[c, i])
-                if document < 0 or ranks_NC[document, c] > base:
-                    reads[c] = i
+            while reads[c] < target[c]:
+                status = _pass(c, reads[c], target[c], lists_CP, entry, base, ranks_NC, shares_CR, low_N)
+                if status < 0:
                     return BROKEN - c
-                known_to = np.int64(0)
-                for other in range(reads.size):
-                    known_to = max(known_to, ranks_NC[document, other])
-                ranks_NC[document, c] = base + i + 1
-                denominator += q
-                low_N[document] = (low_N[document] if known_to > base else 0.0) + weight / denominator
-                if low_N[document] >= entry and not known:
-                    reads[c] = i + 1
-                    found = _enter(document, top, found, reads, ranks_NC, low_N, chosen_N, scale)
+                reads[c] = status >> 1
+                if status & 1:
+                    document = np.int64(lists_CP[c, reads[c] - 1])
+                    gained, checked = _gained(document, ranks_NC, shares_CR, low_N, base), np.int64(0)
+                    found = _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale)
                     if found == top.size:
-                        entry = low_N[top[found - 1]] * (1 - NEAR)
-            reads[c] = target[c]
+                        entry = low_K[found - 1] * (1 - NEAR)
         if found == top.size:
-            failed = _obstacle(top, failed, lists_CP, reads, lengths, ranks_NC, low_N, chosen_N, scale)
+            failed, checked = _obstacle(
+                top, failed, checked, lists_CP, reads, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale
+            )
             if failed < 0:
                 return found
         _copy(reads, seen)
         if not _ahead(reads, lengths, scale, target):
             return found
+
+
+@njit(cache=True, nogil=True)
+def _pass(c, start, end, lists_CP, entry, base, ranks_NC, shares_CR, low_N):
+    """Reads items of channel c up to `end` or the first document with a lower bound of `entry`.
+
+    Returns twice the number of items read, and 1 more if there is such a document; -1 where one stands there twice.
+    Most of a replay is spent here: unsigned indices, no views of rows, and no loop over two channels make it fast.
+    """
+    own, other = np.uint32(c), np.uint32(0 if c else 1)
+    if ranks_NC.shape[1] == 2:
+        for i in range(np.uint32(start), np.uint32(end)):
+            document, rank = np.uint32(lists_CP[own, i]), np.int64(i) + 1
+            if ranks_NC[document, own] > base:
+                return np.int64(-1)
+            known = np.uint32(max(ranks_NC[document, other] - base, 0))
+            ranks_NC[document, own] = base + rank
+            if shares_CR[own, np.uint32(rank)] + shares_CR[other, known] >= entry:
+                return 2 * rank + 1
+    else:
+        for i in range(np.uint32(start), np.uint32(end)):
+            document, rank = np.uint32(lists_CP[own, i]), np.int64(i) + 1
+            if ranks_NC[document, own] > base:
+                return np.int64(-1)
+            known = np.int64(0)
+            for any_channel in range(np.uint32(ranks_NC.shape[1])):
+                known = max(known, ranks_NC[document, any_channel])
+            ranks_NC[document, own] = base + rank
+            low_N[document] = (low_N[document] if known > base else 0.0) + shares_CR[own, np.uint32(rank)]
+            if low_N[document] >= entry:
+                return 2 * rank + 1
+    return 2 * np.int64(end)
+
+
+@njit(cache=True, nogil=True)
+def _readable(lists_CP, given, ranks_NC):
+    """0 if every document in the prefixes has a place in the arrays; else a status."""
+    for c in range(given.size):
+        smallest, largest = np.int32(0), np.int32(-1)
+        for i in range(given[c]):
+            smallest, largest = min(smallest, lists_CP[c, i]), max(largest, lists_CP[c, i])
+        if smallest < 0:
+            return BROKEN - c
+        if largest >= ranks_NC.shape[0]:
+            return TOO_NARROW
+    return 0
 
 
 @njit(cache=True, nogil=True)
@@ -103,7 +151,7 @@ def _ahead(reads, lengths, scale, target):
         if turn < 0 or scale[c] * (p + q * (reads[turn] + 1)) > scale[turn] * (p + q * (reads[c] + 1)):
             turn = c
     if turn >= 0:
-        _state(turn, min(lengths[turn], reads[turn] + max(8, reads[turn] >> 4)), lengths, scale, target)
+        _state(turn, min(lengths[turn], reads[turn] + max(16, reads[turn] >> 4)), lengths, scale, target)
     return turn >= 0
 
 
@@ -120,21 +168,43 @@ def _state(c, count, lengths, scale, state):
 
 
 @njit(cache=True, nogil=True)
+def _gained(document, ranks_NC, shares_CR, low_N, base):
+    """The lower bound from everything read of a document that was read, up to rounding."""
+    row = np.uint32(document)
+    if ranks_NC.shape[1] != 2:
+        return low_N[row]
+    first, second = ranks_NC[row, 0] - base, ranks_NC[row, 1] - base
+    return shares_CR[0, np.uint32(max(first, 0))] + shares_CR[1, np.uint32(max(second, 0))]
+
+
+@njit(cache=True, nogil=True)
+def _clipped(given, lengths, scale, target):
+    """Moves `target` back to the last state that is `given`; whether that was needed."""
+    clipped = False
+    for c in range(given.size):
+        if target[c] > given[c]:
+            _state(c, given[c] + 1, lengths, scale, target)  # states are a chain: no channel gains by this
+            target[c] -= 1
+            clipped = True
+    return clipped
+
+
+@njit(cache=True, nogil=True)
 def _copy(source, target):
     for c in range(source.size):
         target[c] = source[c]
 
 
 @njit(cache=True, nogil=True)
-def _above(x, y, reads, ranks_NC, low_N, scale):
-    """Whether the lower bound of x is above that of y after `reads`, ties by number."""
-    if low_N[x] > low_N[y] * (1 + NEAR):
+def _above(x, gained, y, other, reads, ranks_NC, scale):
+    """Whether x, which has gained `gained`, is above y, which has gained `other`, after `reads`; ties by number."""
+    if gained > other * (1 + NEAR):
         return True
-    return low_N[x] >= low_N[y] * (1 - NEAR) and precedes(x, y, reads, reads, ranks_NC, scale)
+    return gained >= other * (1 - NEAR) and precedes(x, y, reads, reads, ranks_NC, scale)
 
 
 @njit(cache=True, nogil=True)
-def _enter(document, top, found, reads, ranks_NC, low_N, chosen_N, scale):
+def _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale):
     """Moves a document whose lower bound rose to its place among the K best; returns how many there are."""
     i = found
     if chosen_N[document] == scale[BASE]:
@@ -145,14 +215,14 @@ def _enter(document, top, found, reads, ranks_NC, low_N, chosen_N, scale):
         found += 1
     else:
         i = found - 1
-        if not _above(document, np.int64(top[i]), reads, ranks_NC, low_N, scale):
+        if not _above(document, gained, np.int64(top[i]), low_K[i], reads, ranks_NC, scale):
             return found
         chosen_N[top[i]] = -1
     chosen_N[document] = scale[BASE]
-    while i > 0 and _above(document, np.int64(top[i - 1]), reads, ranks_NC, low_N, scale):
-        top[i] = top[i - 1]
+    while i > 0 and _above(document, gained, np.int64(top[i - 1]), low_K[i - 1], reads, ranks_NC, scale):
+        top[i], low_K[i] = top[i - 1], low_K[i - 1]
         i -= 1
-    top[i] = document
+    top[i], low_K[i] = document, gained
     return found
 
 
@@ -168,14 +238,18 @@ def _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _obstacle(top, failed, lists_CP, seen, lengths, ranks_NC, low_N, chosen_N, scale):
-    """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer, is tried first."""
+def _obstacle(top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale):
+    """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer, is tried first.
+
+    `checked` is where the search among the documents read stands, a channel times 2^32 plus items, and is returned too:
+    what was true stays true while `top` stays, so the next search for the same `top` goes on from there.
+    """
     p, q, base = scale[P], scale[Q], scale[BASE]
     if failed >= 0 and not _holds(failed, top, seen, lengths, ranks_NC, chosen_N, scale):
-        return failed
+        return failed, checked
     for condition in range(top.size - 1, -1, -1):
         if not _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
-            return condition
+            return condition, checked
     last, settled, floor, unread = top[top.size - 1], True, 0.0, 0.0
     for c in range(lengths.size):
         rank = ranks_NC[last, c] - base
@@ -184,27 +258,31 @@ def _obstacle(top, failed, lists_CP, seen, lengths, ranks_NC, low_N, chosen_N, s
         settled &= rank <= seen[c]
         if seen[c] < lengths[c]:
             unread += scale[c] / (p + q * (seen[c] + 1))
-    for c in range(lengths.size):
+    for c in range(checked >> 32, lengths.size):
         others = unread - (scale[c] / (p + q * (seen[c] + 1)) if seen[c] < lengths[c] else 0.0)
         need = floor * (1 - NEAR) - others
-        for i in range(seen[c]):
+        for i in range(checked & 0xFFFFFFFF, seen[c]):
             y = np.int64(lists_CP[c, i])
-            if low_N[y] >= need and not _holds(top.size + y, top, seen, lengths, ranks_NC, chosen_N, scale):
-                return top.size + y
+            close = _gained(y, ranks_NC, shares_CR, low_N, base) >= need
+            if close and not _holds(top.size + y, top, seen, lengths, ranks_NC, chosen_N, scale):
+                return top.size + y, (np.int64(c) << 32) + i
             if not settled or lengths.size != 2 or chosen_N[y] == base:
                 continue
             if not base < ranks_NC[y, 1 - c] <= base + seen[1 - c]:
                 break  # what follows and is read here only has a smaller bound, and what is read in both ranks lower
-    return np.int64(-1)
+        checked = np.int64(c + 1) << 32
+    return np.int64(-1), checked
 
 
 @njit(cache=True, nogil=True)
-def _close(lists_CP, lengths, scale, top, ranks_NC, low_N, chosen_N, reads, seen):
+def _close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen):
     """Moves `seen` from a step where the top K is not certain to the first where it is, at the latest `reads`."""
     state, best = np.empty_like(seen), np.empty_like(seen)
-    failed = np.int64(-1)
+    failed, checked = np.int64(-1), np.int64(0)
     while True:
-        failed = _obstacle(top, failed, lists_CP, seen, lengths, ranks_NC, low_N, chosen_N, scale)
+        failed, checked = _obstacle(
+            top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale
+        )
         if failed < 0:
             return
         _copy(reads, best)

@@ -1,9 +1,9 @@
 """Exact comparison of fused scores: floats decide what is clear, wide integers decide what is close.
 
 F(d) = sum of w_c / (kappa + rank_c(d)) (SPEC section 6). Times a common factor this is a sum of W_c / (p + q rank) with
-integers W, p, q, which `scaled` finds. Two such sums can be equal, or differ by less than a float64 notices, so
+integers W, p, q, which `Terms` finds. Two such sums can be equal, or differ by less than a float64 notices, so
 `precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as many digits as
-the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `scaled` refuses weights
+the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `Terms` refuses weights
 and denominators of 2^31 and more; such channels go to `desa_ray.core.wide`.
 
 Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in channel c from 1, and
@@ -12,7 +12,6 @@ Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 from math import gcd, lcm
 
 import numpy as np
@@ -22,47 +21,83 @@ from numpy.typing import NDArray
 from desa_ray.errors import DesaError
 
 NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
-LIMIT = 1 << 31
+BITS = 31  # of an integer that the kernels take
 MAX_CHANNELS = 64
-BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `scaled` returns
+KEPT = 1 << 20  # numbers in the largest table of shares that is kept
+BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `Terms.scale` returns
 
 
-@lru_cache(maxsize=1024)
-def _integers(weights: tuple[Fraction, ...], kappa: Fraction) -> tuple[list[int], int, int]:
-    common = lcm(*(weight.denominator for weight in weights))
-    scaled = [int(weight * common) for weight in weights]
-    divisor = gcd(*scaled)
-    return [weight // divisor for weight in scaled], kappa.numerator, kappa.denominator
+class Terms:
+    """Weights and a kappa that can be fused with: their integers W, p and q, and what follows from those.
 
-
-def scaled(weights: Sequence[Fraction], kappa: Fraction, longest: int) -> NDArray[np.int64] | None:
-    """Integers for channels of at most `longest` items; None where they need more than 31 bits.
-
-    Returns:
-        int64 [C + 4]: weights W, a base of 0, p and q, such that w_c / (kappa + rank) is proportional to
-        W_c / (p + q rank), and how many base-2^32 digits after the point tell any two different sums apart.
+    Arrays that are given out are shared and not to be written to.
     """
-    integers, p, q = _integers(tuple(weights), kappa)
-    largest = p + q * (longest + 1)
-    if max(*integers, largest, q, abs(p)) >= LIMIT or len(integers) > MAX_CHANNELS:
-        return None
-    # 2C fractions of denominators < 2^b: different sums differ by at least 2^-2Cb, and cutting 2C expansions moves the
-    # difference by less than 2C units of the last digit.
-    channels = len(integers)
-    digits = (2 * channels * largest.bit_length() + (8 * channels).bit_length()) // 32 + 1
-    return np.array([*integers, 0, p, q, digits], np.int64)
+
+    def __init__(self, weights: tuple[Fraction, ...], kappa: Fraction) -> None:
+        for number, weight in enumerate(weights):
+            if weight.numerator <= 0:
+                raise DesaError(f"weight {weight} is not > 0", where=f"channel {number}", mend="leave the channel out")
+        if kappa <= -1:
+            raise DesaError(f"kappa {kappa} is not > -1")
+        self.weights, self.kappa = weights, kappa
+        common = lcm(*(weight.denominator for weight in weights))
+        integers = [int(weight * common) for weight in weights]
+        divisor = gcd(*integers)
+        self._integers, self._p, self._q = [n // divisor for n in integers], kappa.numerator, kappa.denominator
+        self._scales: dict[int, NDArray[np.int64] | None] = {}
+        self._shares_CR = np.zeros((len(weights), 0), np.float64)
+
+    def scale(self, longest: int) -> NDArray[np.int64] | None:
+        """The kernels' integers for channels of at most `longest` items; None where they need more than 31 bits.
+
+        Returns:
+            int64 [C + 4]: weights W, a base of 0, p and q, such that w_c / (kappa + rank) is proportional to
+            W_c / (p + q rank), and how many base-2^32 digits after the point tell any two different sums apart.
+        """
+        bits = (self._p + self._q * (longest + 1)).bit_length()
+        if bits not in self._scales:
+            self._scales[bits] = self._scale(bits)
+        return self._scales[bits]
+
+    def shares(self, ranks: int) -> NDArray[np.float64]:
+        """float64 [C, R > `ranks`]: W_c / (p + q rank), up to rounding; 0 for rank 0."""
+        shares_CR = self._shares_CR
+        if shares_CR.shape[1] <= ranks:
+            denominators = self._p + self._q * np.arange(ranks + 1, dtype=np.float64)
+            denominators[0] = np.inf
+            shares_CR = np.array(self._integers, np.float64)[:, None] / denominators
+            if shares_CR.size <= KEPT:
+                self._shares_CR = shares_CR
+        return shares_CR
+
+    def _scale(self, bits: int) -> NDArray[np.int64] | None:
+        channels = len(self._integers)
+        if bits > BITS or max(*self._integers, self._q, abs(self._p)) >> BITS or channels > MAX_CHANNELS:
+            return None
+        # 2C fractions of denominators < 2^b: different sums differ by at least 2^-2Cb, and cutting 2C expansions moves
+        # the difference by less than 2C units of the last digit.
+        digits = (2 * channels * bits + (8 * channels).bit_length()) // 32 + 1
+        return np.array([*self._integers, 0, self._p, self._q, digits], np.int64)
 
 
-def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> None:
+_last: Terms | None = None  # those of the last call: query after query has the same
+
+
+def terms_of(weights: Sequence[Fraction], kappa: Fraction) -> Terms:
+    """The terms, after refusing what S2 of SPEC section 6 excludes."""
+    global _last
+    terms, weights = _last, tuple(weights)
+    if terms is None or terms.weights != weights or terms.kappa != kappa:
+        terms = _last = Terms(weights, kappa)
+    return terms
+
+
+def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> Terms:
     """Refuses what S1 and S2 of SPEC section 6 exclude (repeated documents are noticed while reading)."""
     if not channels or len(channels) != len(weights):
         raise DesaError(f"{len(channels)} channels with {len(weights)} weights", mend="give one weight a channel")
-    for number, weight in enumerate(weights):
-        if weight.numerator <= 0:
-            raise DesaError(f"weight {weight} is not > 0", where=f"channel {number}", mend="leave the channel out")
-    if kappa <= -1:
-        raise DesaError(f"kappa {kappa} is not > -1")
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)
+    return terms_of(weights, kappa)
 
 
 @njit(cache=True, nogil=True)

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from desa_ray.core import wide
-from desa_ray.core.compare import NEAR, P, Q, checked, precedes, scaled
+from desa_ray.core.compare import NEAR, P, Q, checked, precedes
 from desa_ray.core.cutoffs import CUTOFFS, cut, prefix_tops, renumbered
 from desa_ray.core.ranking import radix_sort
 from desa_ray.errors import DesaError
@@ -39,12 +39,12 @@ def fuse_order(
     Raises:
         DesaError: a weight or kappa out of range, a negative number, a document twice in one channel.
     """
-    checked(channels, weights, kappa)
+    terms = checked(channels, weights, kappa)
     union_bound = sum(channel.size for channel in channels)
     m = union_bound if m is None else min(m, union_bound)
     if m <= 0:
         return np.empty(0, np.int32)
-    scale = scaled(weights, kappa, max(channel.size for channel in channels))
+    scale = terms.scale(max(channel.size for channel in channels))
     if scale is None:
         return wide.fuse_order(channels, weights, kappa, m)
     return _ordered(channels, scale, m)[0]
@@ -59,9 +59,9 @@ def fuse_with_prefixes(
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
     """`fuse_order`, and `desa_ray.core.cutoffs.prefix_tops` of the same channels, from one matrix of ranks."""
-    checked(channels, weights, kappa)
+    terms = checked(channels, weights, kappa)
     longest = max(channel.size for channel in channels)
-    scale = scaled(weights, kappa, longest)
+    scale = terms.scale(longest)
     if scale is None or k > KEPT_K or not cutoffs or not longest:
         return fuse_order(channels, weights, kappa, m), prefix_tops(fuse_order, channels, weights, kappa, k, cutoffs)
     sizes = np.array([channel.size for channel in channels], np.int32)

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import eq
 
 import numpy as np
 from numpy.typing import NDArray
 
 from desa_ray.core import wide
-from desa_ray.core.certify import BROKEN, TOO_SHORT, certify
-from desa_ray.core.compare import BASE, checked, scaled
+from desa_ray.core.certify import BROKEN, GIVEN, LENGTHS, SEEN, TOO_NARROW, TOO_SHORT, certify
+from desa_ray.core.compare import BASE, Terms, checked
 from desa_ray.core.cutoffs import renumbered
 from desa_ray.core.fusion import fuse_order
 from desa_ray.errors import DesaError
@@ -42,27 +43,45 @@ class Replay:
     topk: NDArray[np.int32]
 
 
-class _Workspace(threading.local):
-    """One thread's scratch arrays over documents, kept from replay to replay: clearing them takes as long as a replay.
+def _grown(array: NDArray, size: int) -> NDArray:
+    """The array, with zeros behind it where it is shorter than `size`."""
+    if array.size >= size:
+        return array
+    return np.concatenate((array, np.zeros(size - array.size, array.dtype)))
 
-    Whatever earlier replays left there is at most `base`.
+
+class _Workspace(threading.local):
+    """One thread's scratch arrays, kept from replay to replay: clearing those over documents takes as long as a replay.
+
+    Whatever earlier replays left in `ranks` and `chosen` is at most `base`.
     """
 
     def __init__(self) -> None:
         self.ranks, self.chosen = np.zeros(0, np.int32), np.zeros(0, np.int32)
-        self.low = np.zeros(0, np.float64)
+        self.low, self._no_low = np.zeros(0, np.float64), np.zeros(0, np.float64)
         self.base = 1
-        self._views: dict[int, NDArray[np.int32]] = {}  # ranks_NC by the number of channels
+        self._ranks_NC, self._lists_CP = np.zeros((0, 0), np.int32), np.zeros((0, 0), np.int32)
 
-    def arrays(self, documents: int, channels: int) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int32]]:
-        """ranks_NC; low_N, what a document has gained so far; chosen_N, the base where it is among the K best."""
-        view = self._views.get(channels)
-        if view is None or len(view) < documents or self.low.size < documents:
-            self.ranks, self.low = _grown(self.ranks, documents * channels), _grown(self.low, documents)
-            self.chosen = _grown(self.chosen, documents)
-            self._views = {channels: self.ranks[: documents * channels].reshape(documents, channels)}
-            view = self._views[channels]
-        return view, self.low, self.chosen
+    def over_documents(
+        self, documents: int, channels: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int32]]:
+        """ranks_NC, low_N and chosen_N for at least `documents` documents."""
+        view = self._ranks_NC
+        if view.shape[0] < documents or view.shape[1] != channels:
+            documents = max(documents, self.ranks.size // channels)
+            self.ranks, self.chosen = _grown(self.ranks, documents * channels), _grown(self.chosen, documents)
+            view = self._ranks_NC = self.ranks[: documents * channels].reshape(documents, channels)
+            if channels != 2:
+                self.low = _grown(self.low, documents)
+        return view, self.low if channels != 2 else self._no_low, self.chosen
+
+    def lists(self, channels: int, prefix: int) -> NDArray[np.int32]:
+        """Room for lists_CP, P at least `prefix`; small ones are kept."""
+        if prefix > FIRST_PREFIX:
+            return np.empty((channels, prefix), np.int32)
+        if len(self._lists_CP) != channels:
+            self._lists_CP = np.empty((channels, FIRST_PREFIX), np.int32)
+        return self._lists_CP
 
     def leave(self, longest: int) -> None:
         """End a replay that looked at `longest` items of a channel."""
@@ -71,13 +90,6 @@ class _Workspace(threading.local):
             self.ranks.fill(0)
             self.chosen.fill(0)
             self.base = 1
-
-
-def _grown(array: NDArray, size: int) -> NDArray:
-    """The array, with zeros behind it where it is shorter than `size`."""
-    if array.size >= size:
-        return array
-    return np.concatenate((array, np.zeros(size - array.size, array.dtype)))
 
 
 _workspace = _Workspace()
@@ -95,21 +107,21 @@ def replay(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], k
     Raises:
         DesaError: a weight, kappa or k out of range, a negative number, a document twice in the part of a channel read.
     """
-    checked(channels, weights, kappa)
+    terms = checked(channels, weights, kappa)
     if k < 0:
         raise DesaError(f"k = {k} is negative")
     sizes = [channel.size for channel in channels]
-    lengths, total = np.array(sizes, np.int32), sum(sizes)
-    scale = scaled(weights, kappa, max(sizes))
+    total = sum(sizes)
+    scale = terms.scale(max(sizes))
     known = scale is None or min(k, total) > SORTED_K
-    top = fuse_order(channels, weights, kappa, k) if known else np.full(min(k, total), -1, np.int32)
+    top = fuse_order(channels, weights, kappa, k) if known else _unknown(min(k, total))
     if k == 0:
-        return _stopped(np.zeros(len(sizes), np.int32), lengths, top)
+        return _stopped([0] * len(sizes), sizes, top)
     if top.size < k and (known or total == 0):
-        return _stopped(lengths, lengths, top)
+        return _stopped(sizes, sizes, top)
     if scale is None:
-        return _stopped(np.array(wide.stop(channels, weights, kappa, top)), lengths, top)
-    found = _certified(channels, sizes, lengths, scale, top, known)
+        return _stopped(wide.stop(channels, weights, kappa, top), sizes, top)
+    found = _certified(channels, sizes, sizes, terms, scale, top, known)
     assert found is not None, "complete lists always certify"
     return found
 
@@ -130,21 +142,21 @@ def replay_prefixes(
     The bound on what a channel's unread items contribute needs its length, never its items, so what comes out is what
     `replay` finds on the complete lists.
     """
-    checked(prefixes, weights, kappa)
+    terms = checked(prefixes, weights, kappa)
     sizes = [prefix.size for prefix in prefixes]
     assert all(size <= length for size, length in zip(sizes, lengths, strict=True))
     if sizes == list(lengths):
         return replay(prefixes, weights, kappa, k)
-    scale = scaled(weights, kappa, max(lengths))
+    scale = terms.scale(max(lengths))
     if scale is None:  # beyond the kernels' integers: only complete lists
         return None
-    top = np.full(min(k, sum(lengths)), -1, np.int32)
+    top = _unknown(min(k, sum(lengths)))
     if k == 0:
-        return _stopped(np.zeros(len(sizes), np.int32), np.array(lengths, np.int32), top)
+        return _stopped([0] * len(sizes), lengths, top)
     numbers, small = None, prefixes
     if max(int(prefix.max(initial=0)) for prefix in prefixes) >= SCRATCH_DOCUMENTS:
         numbers, small = renumbered(prefixes)
-    found = _certified(small, sizes, np.array(lengths, np.int32), scale, top, known=False)
+    found = _certified(small, sizes, lengths, terms, scale, top, known=False)
     if found is None or numbers is None:
         return found
     return replace(found, topk=numbers[found.topk])
@@ -153,46 +165,49 @@ def replay_prefixes(
 def _certified(
     channels: Sequence[NDArray[np.int32]],
     sizes: Sequence[int],
-    lengths: NDArray[np.int32],
+    lengths: Sequence[int],
+    terms: Terms,
     scale: NDArray[np.int64],
     top: NDArray[np.int32],
     known: bool,
 ) -> Replay | None:
     """The stop of a replay that sees `sizes` of the `lengths` items of every channel; None if it needs more."""
-    prefix, longest = max(sizes) if known else FIRST_PREFIX, max(sizes)
-    reads, seen = np.zeros(len(sizes), np.int32), np.zeros(len(sizes), np.int32)
+    state_4C = np.zeros((4, len(sizes)), np.int32)
+    state_4C[LENGTHS] = lengths
+    longest, workspace = max(sizes), _workspace
+    prefix, documents = longest if known else FIRST_PREFIX, 1 + int(top.max()) if known else 1
     scale = scale.copy()
-    scale[BASE] = _workspace.base
-    status = TOO_SHORT
+    scale[BASE] = workspace.base
     try:
-        while status == TOO_SHORT:
-            lists_CP = _prefixes(channels, prefix)
-            given = np.array([min(size, lists_CP.shape[1]) for size in sizes], np.int32)
-            arrays = _workspace.arrays(1 + int(lists_CP.max(initial=0)), len(sizes))
-            status = certify(lists_CP, given, lengths, scale, top, known, *arrays, reads, seen)
-            if lists_CP.shape[1] == longest:
+        while True:
+            lists_CP = workspace.lists(len(sizes), min(prefix, longest))
+            shares_CR = terms.shares(min(prefix, longest))
+            for c, (channel, size) in enumerate(zip(channels, sizes, strict=True)):
+                given = min(size, prefix)
+                lists_CP[c, :given] = channel[:given]
+                state_4C[GIVEN, c] = given
+            ranks_NC, low_N, chosen_N = workspace.over_documents(documents, len(sizes))
+            status = certify(lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N)
+            if status == TOO_NARROW:
+                documents = 1 + max(int(channel[:prefix].max(initial=0)) for channel in channels)
+                continue
+            if status != TOO_SHORT or prefix >= longest:
                 break
             prefix *= 4
     finally:
-        _workspace.leave(longest)
+        workspace.leave(longest)
     if status == TOO_SHORT:
         return None
     if status <= BROKEN:
         raise DesaError("a document number is negative or stands there twice", where=f"channel {BROKEN - status}")
-    return _stopped(seen, lengths, top[:status])
+    return _stopped(state_4C[SEEN].tolist(), lengths, top[:status])
 
 
-def _stopped(seen: NDArray[np.integer], lengths: NDArray[np.int32], topk: NDArray[np.int32]) -> Replay:
-    depths = tuple(seen.tolist())
-    return Replay(depths, tuple((seen == lengths).tolist()), sum(depths), topk)
+def _unknown(k: int) -> NDArray[np.int32]:
+    top = np.empty(k, np.int32)
+    top.fill(-1)
+    return top
 
 
-def _prefixes(channels: Sequence[NDArray[np.int32]], prefix: int) -> NDArray[np.int32]:
-    """int32 [C, P]: the first P items of every channel, zeros behind the end of shorter ones."""
-    prefix = min(prefix, max(channel.size for channel in channels))
-    if all(channel.size >= prefix for channel in channels):
-        return np.concatenate([channel[:prefix] for channel in channels]).reshape(len(channels), prefix)
-    lists_CP = np.zeros((len(channels), prefix), np.int32)
-    for row, channel in zip(lists_CP, channels, strict=True):
-        row[: channel.size] = channel[:prefix]
-    return lists_CP
+def _stopped(seen: Sequence[int], lengths: Sequence[int], topk: NDArray[np.int32]) -> Replay:
+    return Replay(tuple(seen), tuple(map(eq, seen, lengths)), sum(seen), topk)

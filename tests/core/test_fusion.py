@@ -11,7 +11,7 @@ from slow_fusion import fused, replayed
 
 import desa_ray.core.replay as replay_module
 from desa_ray.core import wide
-from desa_ray.core.compare import precedes, scaled
+from desa_ray.core.compare import precedes, terms_of
 from desa_ray.core.fusion import exact_score, fuse_order, rank_matrix
 from desa_ray.core.replay import replay
 from desa_ray.errors import DesaError
@@ -99,7 +99,7 @@ def test_numbers_beyond_31_bits_are_compared_exactly_too(case):
     channels, weights, kappa, k = case
     weights = [weight * (10**12 + 39) / 10**15 for weight in weights]  # kappa 2 stays narrow, the others do not
     if kappa in WIDE_KAPPAS:
-        assert scaled(weights, kappa, 12) is None
+        assert terms_of(weights, kappa).scale(12) is None
     expected, result = replayed(channels, weights, kappa, k), replay(arrays(channels), weights, kappa, k)
     assert (result.topk.tolist(), list(result.depths)) == (expected.topk, expected.depths)
     order = [document for document, _ in fused(channels, weights, kappa)]
@@ -152,7 +152,7 @@ def test_middling_lists_stop_where_rationals_say(seed):
 def test_sums_that_float64_cannot_tell_apart_are_told_apart():
     n = 100_000_000  # 1/(n-1) + 1/(n+1) exceeds 2/n by one part in n^2 = 1e16
     ranks = np.array([[n, n], [n - 1, n + 1], [n + 1, n - 1]], np.int32)
-    scale = scaled([Fraction(1), Fraction(1)], Fraction(0), n + 1)
+    scale = terms_of([Fraction(1), Fraction(1)], Fraction(0)).scale(n + 1)
     everything = np.array([n + 1, n + 1], np.int32)
 
     def before(x: int, y: int) -> bool:
@@ -174,7 +174,7 @@ def test_comparison_agrees_with_rationals_for_large_weights_and_permuted_ranks(d
     kappa = Fraction(data.draw(st.integers(-5, 200)), 6)
     first = [data.draw(st.integers(0, 400)) for _ in range(count)]
     second = data.draw(st.permutations(first))
-    scale = scaled(weights, kappa, 400)
+    scale = terms_of(weights, kappa).scale(400)
     assert scale is not None
     everything = np.full(count, 400, np.int32)
     ranks = np.array([first, second], np.int32)

@@ -134,6 +134,23 @@ def test_lazy_equals_complete_in_2000_random_cases():
     assert stopped_early > 500
 
 
+def test_prefixes_suffice_exactly_where_they_reach_the_stop():
+    cut_short = 0
+    for seed in range(300):
+        channels, weights, kappa, k = random_case(seed)
+        complete = [sparse_order(docs, scores) for docs, scores in channels]
+        lengths = [docs.size for docs in complete]
+        expected = replay(complete, weights, kappa, k)
+        read = [docs[:depth] for docs, depth in zip(complete, expected.depths, strict=True)]
+        same(replay_prefixes(read, lengths, weights, kappa, k), expected)
+        for c in range(len(complete)):
+            if expected.depths[c] > 0:
+                shorter = [own[:-1] if c == other else own for other, own in enumerate(read)]
+                assert replay_prefixes(shorter, lengths, weights, kappa, k) is None
+                cut_short += 1
+    assert cut_short > 400
+
+
 @pytest.mark.parametrize("seed", range(0, 60, 3))
 def test_prefixes_that_gave_up_leave_nothing_behind_and_large_numbers_are_renumbered(seed, monkeypatch):
     channels, weights, kappa, k = random_case(seed)
