@@ -1,6 +1,7 @@
 """The benchmarks run, at a size that takes seconds; their targets hold, with `-m bench` at full size."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -67,5 +68,7 @@ def test_the_readme_has_the_marks():
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("letter", suite(None))
 def test_targets_are_met(letter):
-    missed = [line for line in suite(None)[letter]() if line.met is False]
+    """Whole runs on SciFact where it is there: the demo's take less than a minute."""
+    scifact = Path(os.environ.get("DESA_SHARED", Path(__file__).parents[3] / "shared")).resolve() / "data" / "scifact"
+    missed = [line for line in suite(str(scifact) if scifact.is_dir() else None)[letter]() if line.met is False]
     assert not missed, "\n".join(f"{own.name}: {own.value:.3g} {own.unit}, target {own.target}" for own in missed)
