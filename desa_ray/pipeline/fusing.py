@@ -22,7 +22,7 @@ from desa_ray.core.metrics import depth_needed, metric_name, positive_grades, sc
 from desa_ray.core.replay import Replay
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import read_generations
-from desa_ray.pipeline.rankings import Rankings, Scratch
+from desa_ray.pipeline.rankings import Scratch, opened
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.store.artifacts import Store
 from desa_ray.store.content import rows_content
@@ -90,7 +90,7 @@ class FusionWork:
         params = stage.params
         inputs = Inputs(engine, store, stage)
         rows = range(shard.start, shard.stop)
-        queries = read_rows(store, stage.inputs["queries"], shard.start, shard.stop)["id"].to_list()
+        queries = inputs.queries[shard.start : shard.stop]
         fused = self.fuse(inputs, rows, queries)
         names = inputs.names([numbers for one in fused for numbers in (one.replayed.topk, one.head, *one.cut_tops)])
         tops = iter(names)
@@ -103,7 +103,7 @@ class FusionWork:
             for own in cut_heads:
                 own[query] = next(tops)
             records.append({**one.record, "top": top, "cut_same_top": [own[query] == top for own in cut_heads]})
-        grades = positive_grades(inputs.qrels, queries)
+        grades = {query: inputs.grades[query] for query in queries if query in inputs.grades}
         needed = depth_needed(params["measures"])
         values = scored(grades, {query: head[:needed] for query, head in heads.items()}, params["measures"])
         # Every query once a cutoff, so that all are scored together.
@@ -137,17 +137,23 @@ class Inputs:
 
     def __init__(self, scratch: Scratch, store: Store, stage: Stage):
         self.scratch, self.store, self.params = scratch, store, stage.params
-        corpus, qrels = stage.inputs["corpus"], stage.inputs["qrels"]
+        corpus, queries, qrels = (stage.inputs[role] for role in ("corpus", "queries", "qrels"))
         self.ids: pl.Series = scratch.get(f"ids {corpus.key.digest}", lambda: read_rows(store, corpus)["id"])
+        self.queries: list[str] = scratch.get(
+            f"ids {queries.key.digest}", lambda: read_rows(store, queries)["id"].to_list()
+        )
         self.qrels: pl.DataFrame = scratch.get(f"qrels {qrels.key.digest}", lambda: read_rows(store, qrels))
+        self.grades: Mapping[str, dict[str, int]] = scratch.get(
+            f"grades {qrels.key.digest} {queries.key.digest}", lambda: positive_grades(self.qrels, self.queries)
+        )
         self.relevant: Mapping[str, Numbers] = scratch.get(
             f"relevant {qrels.key.digest} {corpus.key.digest}", lambda: _relevant(self.qrels, self.ids)
         )
         channels = [stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]]
         self.channels = channels
-        self.rankings = [Rankings(store, channel) for channel in channels]
+        self.rankings = [opened(scratch, store, channel) for channel in channels]
         original = stage.inputs.get("original_sparse")
-        self.original_sparse = Rankings(store, original) if original is not None else None
+        self.original_sparse = opened(scratch, store, original) if original is not None else None
         texts = [source for role, source in stage.inputs.items() if role.startswith("generation:")]
         records = [scratch.get(f"text {t.key.digest}", lambda t=t: read_generations(store, t).records) for t in texts]
         self.fallbacks: list[list[bool]] = [table["fallback"].to_list() for table in records]

@@ -44,7 +44,7 @@ class Scratch:
 
     def get(self, name: str, read: Any) -> Any:
         if name not in self.kept:
-            if len(self.kept) >= 16:
+            if len(self.kept) >= 64:
                 self.kept.clear()
             self.kept[name] = read()
         return self.kept[name]
@@ -154,11 +154,11 @@ def options(stage: Stage) -> dict[str, Fraction]:
 
 @dataclass
 class Rankings:
-    """Reads a ranking or prefix stage row by row; parts are opened when first used."""
+    """Reads a ranking or prefix stage row by row; parts are opened when first used, and stay open."""
 
     store: Store
     stage: Stage
-    _open: dict[int, tuple[np.ndarray, np.ndarray, pl.DataFrame]] = field(default_factory=dict)
+    _open: dict[int, tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         work: Any = self.stage.work
@@ -166,7 +166,7 @@ class Rankings:
         self.shards: list[Shard] = list(read(stored_layout(self.store, self.stage)))
         self.starts = np.array([shard.start for shard in self.shards])
 
-    def _part(self, row: int) -> tuple[Shard, np.ndarray, np.ndarray, pl.DataFrame]:
+    def _part(self, row: int) -> tuple[Shard, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
         shard = self.shards[number]
         if number not in self._open:
@@ -176,7 +176,7 @@ class Rankings:
             edges = np.concatenate([[0], np.cumsum(held.to_numpy())])
             # A plain view of the mapped file: slices of a memmap cost several times as much.
             docs = np.asarray(read_array(artifact, shard.parts[0]))
-            self._open[number] = (docs, edges, table)
+            self._open[number] = (docs, edges, table.to_dicts())
         return shard, *self._open[number]
 
     def docs(self, row: int) -> np.ndarray:
@@ -186,5 +186,11 @@ class Rankings:
 
     def info(self, row: int) -> dict[str, Any]:
         """The query's row of the `queries` table."""
-        shard, _, _, table = self._part(row)
-        return table.row(row - shard.start, named=True)
+        shard, _, _, infos = self._part(row)
+        return infos[row - shard.start]
+
+
+def opened(scratch: Scratch, store: Store, stage: Stage) -> Rankings:
+    """The stage's rankings, opened once a worker for all that read them (those of a sweep over kappa are the same)."""
+    content = stage.artifact(store).manifest()["content"]
+    return scratch.get(f"rankings {stage.key.digest} {content}", lambda: Rankings(store, stage))
