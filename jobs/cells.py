@@ -6,6 +6,7 @@ Ray nor any engine.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,12 +75,18 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         lease.refer(used(cells))  # from here on, only these are left alone
         todo = missing(store, [target for cell in cells for target in cell.targets])
         check_feasible(store, todo, first.cluster)
-        log = around.enter_context(logged(first, cells, summary))
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)
         note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
         if not todo and first.cluster.kind == "existing":
             note("everything is stored: the cluster is not used")
+        executor = LazyExecutor(first, store, ExitStack())
+        around.callback(executor.close)
+        # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main thread.
+        with ThreadPoolExecutor(1, thread_name_prefix="desa-log") as aside:
+            opening = aside.submit(around.enter_context, logged(first, cells, summary))
+            executor.begin(todo)
+            log = opening.result()
         sweep = _Sweep(store, orders, cells, log, summary)
         console = ConsoleProgress()
         open_keys = {stage.key.digest for stage in todo}
@@ -87,11 +94,10 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         progress = CountingProgress(console, store, [stage for stage in needed if stage.key.digest not in open_keys])
         with ExitStack() as stack:
             stack.callback(console.close)
-            executor = LazyExecutor(first, store, stack.enter_context(ExitStack()))
+            stack.callback(executor.close)
             if todo:
                 executor.require((order.config for order in orders), todo)
-            sweep.finish_ready()
-            run_graph(store, todo, executor, progress, sweep.settled)
+            run_graph(store, todo, executor, progress, sweep.settled, first=sweep.finish_ready)
         if shown := sweep.shown():
             extra = [metric_name(measure) for measure in first.evaluation.measures]
             Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))

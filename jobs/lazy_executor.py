@@ -1,7 +1,7 @@
 """The executor a configuration asks for, started at the first task: a plan of hits starts neither Ray nor engines."""
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 from desa_ray.config import RunConfig
 from desa_ray.pipeline.executor import Executor, SerialExecutor
@@ -28,6 +28,11 @@ class LazyExecutor:
         """One where nothing runs beside the driver; a session need not be up to know that."""
         return 1 if self.config.kind == "serial" else self.executor.lanes
 
+    def begin(self, todo: Sequence[Stage]) -> None:
+        """Start a cluster of our own if the stages need workers; with one that runs, see `require`."""
+        if self.config.kind == "local" and self._executor is None and any(stage.work.pool for stage in todo):
+            self._executor = self._start()
+
     def require(self, configs: Iterable[RunConfig], todo: Sequence[Stage]) -> None:
         """Join a running cluster now, and refuse it where a node lacks what they need, or none holds a worker."""
         if self.config.kind == "existing" and self._executor is None:
@@ -46,6 +51,9 @@ class LazyExecutor:
 
     def release(self, pool: Pool) -> None:
         self.executor.release(pool)
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        return self.executor.turn(pool)
 
     def stop(self) -> None:
         if self._executor is not None:

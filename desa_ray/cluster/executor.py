@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,11 +49,16 @@ class _Member:
 
 @dataclass
 class _Pool:
-    """Actors of one kind. `busy` while a stage has them."""
+    """Actors of one kind, the stages they are reserved for, and whose turn it is."""
 
     spec: Pool
     members: list[_Member] = field(default_factory=list)
-    busy: bool = False
+    stages: int = 0
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def busy(self) -> bool:
+        return self.stages > 0
 
     @property
     def held(self) -> int:
@@ -86,12 +92,12 @@ class RayExecutor:
         most = room(pool)
         with self._lock:
             own = self.pools.get(pool.name)
-            if own is None or not own.members:
+            if own is None or not own.held:
                 if not self._fits(pool, 1, most, lambda other: other.busy or other.spec.name in keep):
                     return False
                 own = own or _Pool(pool)
             self.pools[pool.name] = own
-            own.busy = True
+            own.stages += 1
             self._keep = keep
         return True
 
@@ -99,9 +105,13 @@ class RayExecutor:
         with self._lock:
             own = self.pools.get(pool.name)
             if own is not None:
-                own.busy = False
-                if not own.members:
+                own.stages -= 1
+                if not own.held:
                     del self.pools[pool.name]
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        with self._lock:
+            return self.pools[pool.name].turn
 
     def stop(self) -> None:
         self._stopping.set()

@@ -1,10 +1,12 @@
 """Runs the missing stages of a plan, side by side where the executor has room for their pools.
 
 The calling thread decides everything: what may start, what is done, what failed. A stage runs in a thread of its own,
-which only waits for its workers. A pool serves one stage at a time, and an idle pool that another ready stage wants is
-kept, so that loaded models stay loaded. A stage that fails takes only those with it that need it.
+which mostly waits for its workers. A pool serves one stage at a time; the next one stands ready behind it, so that the
+workers need not wait while a stage is begun, finished or told of. An idle pool that another ready stage wants is kept,
+so that loaded models stay loaded. A stage that fails takes only those with it that need it.
 """
 
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
@@ -15,21 +17,30 @@ from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 
 LOOK_S = 0.5
+IN_FLIGHT = 2  # stages of one pool: one has the workers, one stands ready or is being finished
 
 Settled = Callable[[Stage, DesaError | None], None]
 
 
-def run_graph(store: Store, todo: Sequence[Stage], executor: Executor, progress: Progress, settled: Settled) -> None:
-    """Compute the stages; `settled(stage, error)` is called in the calling thread as each is stored or has failed.
+def run_graph(
+    store: Store,
+    todo: Sequence[Stage],
+    executor: Executor,
+    progress: Progress,
+    settled: Settled,
+    first: Callable[[], None] = lambda: None,
+) -> None:
+    """Compute the stages; `settled(stage, error)` is called as each is stored or has failed, one call after the other.
 
-    An interrupt (or an error that is no DesaError) stops all stages at their next look and is raised.
+    Before those, `first` is called once. With several lanes that is done in a thread of its own, beside the stages. An
+    interrupt (or an error that is no DesaError, of a stage or a call) stops all stages at their next look and is
+    raised.
     """
-    if not todo:
-        return
-    if executor.lanes == 1:
+    if not todo or executor.lanes == 1:
+        first()
         _in_turn(store, todo, executor, progress, settled)
     else:
-        _side_by_side(store, todo, executor, progress, settled)
+        _side_by_side(store, todo, executor, progress, settled, first)
 
 
 def _in_turn(store: Store, todo: Sequence[Stage], executor: Executor, progress: Progress, settled: Settled) -> None:
@@ -47,27 +58,34 @@ def _in_turn(store: Store, todo: Sequence[Stage], executor: Executor, progress: 
 
 
 def _side_by_side(
-    store: Store, todo: Sequence[Stage], executor: Executor, progress: Progress, settled: Settled
+    store: Store,
+    todo: Sequence[Stage],
+    executor: Executor,
+    progress: Progress,
+    settled: Settled,
+    first: Callable[[], None],
 ) -> None:
     remaining = {stage.key.digest: stage for stage in todo}
     broken: dict[str, DesaError] = {}
     running: dict[Future[None], Stage] = {}
-    told: list[tuple[Stage, DesaError | None]] = []  # settled, to be told once the next stages are at work
-    with ThreadPoolExecutor(executor.lanes, thread_name_prefix="desa-stage") as threads:
+    with (
+        ThreadPoolExecutor(1, thread_name_prefix="desa-settled") as teller,
+        ThreadPoolExecutor(IN_FLIGHT * executor.lanes, thread_name_prefix="desa-stage") as threads,
+    ):
+        telling = deque([teller.submit(first)])
         try:
-            while remaining or told:
+            while remaining:
                 for stage in _startable(remaining, running, executor):
                     if (error := _inherited(stage, broken)) is not None:
                         broken[stage.key.digest] = error
                         del remaining[stage.key.digest]
                         if stage.work.pool is not None:
                             executor.release(stage.work.pool)
-                        told.append((stage, error))
+                        telling.append(teller.submit(settled, stage, error))
                         continue
                     running[threads.submit(run_stage, store, stage, executor, progress)] = stage
-                for stage, error in told:
-                    settled(stage, error)
-                told.clear()
+                while telling and telling[0].done():
+                    telling.popleft().result()
                 finished, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
                 for future in finished:
                     stage, error = running.pop(future), None
@@ -78,30 +96,34 @@ def _side_by_side(
                     except DesaError as failure:
                         error = broken[stage.key.digest] = failure
                     del remaining[stage.key.digest]
-                    told.append((stage, error))
+                    telling.append(teller.submit(settled, stage, error))
+            for told in telling:
+                told.result()
         except BaseException:
             executor.stop()
+            teller.shutdown(wait=False, cancel_futures=True)
             raise
 
 
 def _startable(remaining: dict[str, Stage], running: dict[Future[None], Stage], executor: Executor) -> list[Stage]:
     """Ready stages that may start now; their pools are admitted. Never empty while nothing runs."""
     busy_keys = {stage.key.digest for stage in running.values()}
-    busy_pools = {stage.work.pool.name for stage in running.values() if stage.work.pool}
+    pools = Counter(stage.work.pool.name if stage.work.pool else stage.key.digest for stage in running.values())
     waiting = [stage for stage in ready(remaining) if stage.key.digest not in busy_keys]
     # Cheap work first, then pools that are up, then small pools: large ones take the room that is left.
     waiting.sort(key=lambda stage: (0, 0) if (pool := stage.work.pool) is None else executor.rank(pool))
     chosen: list[Stage] = []
     for stage in waiting:
-        if len(running) + len(chosen) >= executor.lanes:
-            break
         pool = stage.work.pool
+        name = pool.name if pool else stage.key.digest
+        if pools[name] >= IN_FLIGHT or (not pools[name] and len(pools) >= executor.lanes):
+            continue
         if pool is not None:
             wanted = {other.work.pool.name for other in waiting if other.work.pool} - {pool.name}
             alone = not running and not chosen
-            if pool.name in busy_pools or not executor.admit(pool, set() if alone else wanted):
+            if not executor.admit(pool, set() if alone else wanted):
                 continue
-            busy_pools.add(pool.name)
+        pools[name] += 1
         chosen.append(stage)
     return chosen
 

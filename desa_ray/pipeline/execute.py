@@ -115,17 +115,20 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
             layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
     shards = stage.work.shards(layout)
     open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
-    progress.begin(stage, len(shards), len(shards) - len(open_shards))
-    tasks = [Task(stage, shard) for shard in open_shards]
-    asked = time.perf_counter()
-    workers = executor.workers_for(stage.work.pool, len(tasks)) if stage.work.pool and tasks else 1
-    started += time.perf_counter() - asked  # the first to ask waits for Ray to start, which is no stage's own time
-    if stage.work.pool is None:
+    tasks, pool, workers = [Task(stage, shard) for shard in open_shards], stage.work.pool, 1
+    if pool is None or not tasks:
+        progress.begin(stage, len(shards), len(shards) - len(open_shards))
         for task in tasks:
             stage.work.run(None, store, stage, task.shard)
             progress.advance(stage)
-    elif tasks:
-        executor.map(stage.work.pool, tasks, lambda task: progress.advance(task.stage))
+    else:
+        asked = time.perf_counter()
+        workers = executor.workers_for(pool, len(tasks))
+        with executor.turn(pool):
+            # The first to ask waits for Ray to start, others for the stage before them: no time of their own.
+            started += time.perf_counter() - asked
+            progress.begin(stage, len(shards), len(shards) - len(open_shards))
+            executor.map(pool, tasks, lambda task: progress.advance(task.stage))
     finished = stage.work.finish(store, stage, layout)
     seconds = time.perf_counter() - started
     meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}

@@ -8,6 +8,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from desa_ray.errors import PoisonShard
@@ -41,11 +42,15 @@ class Executor(Protocol):
         ...
 
     def admit(self, pool: Pool, keep: Set[str]) -> bool:
-        """Reserve the pool for one stage if a worker fits beside the pools at work and those named in `keep`."""
+        """Reserve the pool for a stage if it is up, or a worker fits beside the pools at work and those in `keep`."""
         ...
 
     def release(self, pool: Pool) -> None:
-        """The stage that had the pool is over."""
+        """A stage for which the pool was reserved is over."""
+        ...
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        """Waits until no other stage has the pool's workers; they are this stage's for the length of the block."""
         ...
 
     def stop(self) -> None:
@@ -78,6 +83,9 @@ class SerialExecutor:
         return True
 
     def release(self, pool: Pool) -> None: ...
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def stop(self) -> None: ...
 

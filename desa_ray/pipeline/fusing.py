@@ -140,7 +140,7 @@ class Inputs:
         corpus, queries, qrels = (stage.inputs[role] for role in ("corpus", "queries", "qrels"))
         self.ids: pl.Series = scratch.get(f"ids {corpus.key.digest}", lambda: read_rows(store, corpus)["id"])
         self.queries: list[str] = scratch.get(
-            f"ids {queries.key.digest}", lambda: read_rows(store, queries)["id"].to_list()
+            f"ids {queries.key.digest}", lambda: list(read_rows(store, queries)["id"])
         )
         self.qrels: pl.DataFrame = scratch.get(f"qrels {qrels.key.digest}", lambda: read_rows(store, qrels))
         self.grades: Mapping[str, dict[str, int]] = scratch.get(

@@ -55,7 +55,7 @@ class Outbox:
         self.refusals: dict[int, str] = {}
         self.trouble: str | None = None
         self.quiet_until = 0.0
-        self.lock = FileLock(folder / "lock")
+        self.lock = FileLock(folder / "lock", thread_local=False)  # taken by one thread, let go by another
 
     @classmethod
     def create(cls, root: Path, target: Target) -> "Outbox":
