@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.data.trec import has_blanks, without_blanks, write_run
+from desa_ray.data.trec import has_blanks, run_text, without_blanks, write_run
 from desa_ray.engines.jvm import check_java
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.graph import Cell
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.records import result_config
@@ -48,16 +49,27 @@ def write_records(path: Path, records: pl.DataFrame) -> Path:
 
 def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame]) -> list[Path]:
     """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
-    paths = []
-    odd = has_blanks(column for run in runs for column in (run["query_id"], run["docs"].explode()))
-    if odd:
+    tags = [f"desa-{method}-draw{draw}" for draw in range(len(runs))]
+    paths = [folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec") for draw in range(len(runs))]
+    temporaries = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
+    if not all(map(_write_plain, temporaries, runs, tags)):
         note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
-    for draw, run in enumerate(runs):
-        path = folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec")
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        write_run(temporary, _spelled(run) if odd else run, tag=f"desa-{method}-draw{draw}")
-        paths.append(temporary.replace(path))
-    return paths
+        for temporary, run, tag in zip(temporaries, runs, tags, strict=True):
+            write_run(temporary, _spelled(run), tag=tag)
+    return [temporary.replace(path) for temporary, path in zip(temporaries, paths, strict=True)]
+
+
+def _write_plain(path: Path, run: pl.DataFrame, tag: str) -> bool:
+    """Writes the run with its ids as they are; False where one of them has a blank."""
+    try:
+        text = run_text(run, tag=tag)
+    except DesaError:
+        return False
+    # A blank beyond ASCII, such as a no-break space, divides no fields here, but does elsewhere.
+    if not text.isascii() and has_blanks((run["query_id"], run["docs"].explode())):
+        return False
+    path.write_bytes(text)
+    return True
 
 
 def _spelled(run: pl.DataFrame) -> dict[str, list[str]]:

@@ -125,6 +125,12 @@ def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], 
     Raises:
         DesaError: an id or tag that a TREC line cannot hold (empty, or with a blank in it).
     """
+    written = run_text(rankings, tag=tag)
+    path.write_bytes(gzip.compress(written, mtime=0) if path.suffix == ".gz" else written)
+
+
+def run_text(rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) -> bytes:
+    """What `write_run` writes; arguments and errors as there."""
     frame = rankings if isinstance(rankings, pl.DataFrame) else _frame(rankings)
     _check(pl.Series([tag]), "tag")
     _check(frame["query_id"], "query id")
@@ -137,8 +143,7 @@ def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], 
     table = pl.DataFrame({**columns, "score": np.repeat(lengths, lengths) - places, "tag": tag})
     data = BytesIO()
     table.write_csv(data, include_header=False, separator=" ", quote_style="never")
-    written = data.getbuffer()
-    path.write_bytes(gzip.compress(written, mtime=0) if path.suffix == ".gz" else written)
+    return data.getvalue()
 
 
 def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
@@ -163,7 +168,7 @@ def write_qrels(path: Path, qrels: pl.DataFrame) -> None:
 
 def has_blanks(columns: Iterable[pl.Series]) -> bool:
     """Whether an id in any of the columns (String) has a blank, by which a TREC file divides its fields."""
-    return any(bool(column.str.contains(r"\s").any()) for column in columns)
+    return any(bool(column.unique().str.contains(r"\s").any()) for column in columns)
 
 
 def without_blanks(name: str) -> str:
@@ -175,12 +180,16 @@ def without_blanks(name: str) -> str:
 
 
 def _check(texts: pl.Series, name: str, of: pl.Series | None = None) -> None:
-    bad = ((texts == "") | texts.str.contains(f"[{BLANKS}]")).arg_true()
-    if len(bad):
+    if _cannot_be_written(texts.unique()).any():  # few documents stand in many rankings
+        bad = _cannot_be_written(texts).arg_true()
         place = int(bad[0])
         whose = f"query {of[place]}: " if of is not None else ""
         what = f"{whose}{name} {texts[place]!r} cannot be written to a TREC file"
         raise DesaError(what, mend="use ids without blanks")
+
+
+def _cannot_be_written(texts: pl.Series) -> pl.Series:
+    return (texts == "") | texts.str.contains(f"[{BLANKS}]")
 
 
 def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, list[str]]]:

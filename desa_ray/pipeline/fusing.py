@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from desa_ray.core.confidence import confidence_weights, margin
+from desa_ray.core.cut_scores import cut_scores
 from desa_ray.core.cutoffs import cut
 from desa_ray.core.fusions import FUSIONS
 from desa_ray.core.mechanism import rr_change, support_retained, turnover
@@ -25,11 +27,10 @@ from desa_ray.pipeline.generations import read_generations
 from desa_ray.pipeline.rankings import Scratch, opened
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.store.artifacts import Store
-from desa_ray.store.content import rows_content
+from desa_ray.store.content import OLDEST, rows_content
 from desa_ray.store.tables import read_table, write_table
 from desa_ray.types import sha256_json
 
-CUT_MEASURES = {"nDCG@10": "cut_ndcg_at_10", "R@20": "cut_recall_at_20"}
 FUSED = {
     "query_id": pl.String,
     "weights": pl.List(pl.String),  # as used, exact; "0" for a channel left out
@@ -92,35 +93,29 @@ class FusionWork:
         rows = range(shard.start, shard.stop)
         queries = inputs.queries[shard.start : shard.stop]
         fused = self.fuse(inputs, rows, queries)
-        names = inputs.names([numbers for one in fused for numbers in (one.replayed.topk, one.head, *one.cut_tops)])
-        tops = iter(names)
+        needed = depth_needed(params["measures"])
+        names = iter(inputs.names([own for one in fused for own in (one.replayed.topk, one.head[:needed], *one.tops)]))
         records: list[dict[str, Any]] = []
         heads: dict[str, list[str]] = {}
-        cut_heads: list[dict[str, list[str]]] = [{} for _ in params["cutoffs"]]
+        cut_tops: list[list[list[str]]] = []  # a query, a cutoff
         for query, one in zip(queries, fused, strict=True):
-            top, heads[query] = next(tops), next(tops)
-            assert heads[query][: len(top)] == top, f"certified and complete top differ for query {query}"
-            for own in cut_heads:
-                own[query] = next(tops)
-            records.append({**one.record, "top": top, "cut_same_top": [own[query] == top for own in cut_heads]})
+            same = np.array_equal(one.head[: one.replayed.topk.size], one.replayed.topk)
+            assert same, f"certified and complete top differ for query {query}"
+            top, heads[query] = next(names), next(names)
+            cut_tops.append([next(names) for _ in one.tops])
+            records.append({**one.record, "top": top, "cut_same_top": [own == top for own in cut_tops[-1]]})
         grades = {query: inputs.grades[query] for query in queries if query in inputs.grades}
-        needed = depth_needed(params["measures"])
-        values = scored(grades, {query: head[:needed] for query, head in heads.items()}, params["measures"])
-        # Every query once a cutoff, so that all are scored together.
-        cut_grades = {f"{number} {query}": own for number in range(len(cut_heads)) for query, own in grades.items()}
-        cut_rankings = {f"{number} {query}": top for number, own in enumerate(cut_heads) for query, top in own.items()}
-        cut_values = scored(cut_grades, cut_rankings, CUT_MEASURES)
-        for record in records:
+        values = scored(grades, heads, params["measures"])
+        cut_values = cut_scores(queries, cut_tops, grades)
+        for record, of_cutoffs in zip(records, cut_values, strict=True):
             query = record["query_id"]
             record |= {metric_name(measure): values.get((query, measure)) for measure in params["measures"]}
-            for measure, column in CUT_MEASURES.items():
-                found = [cut_values.get((f"{number} {query}", measure)) for number in range(len(cut_heads))]
-                record[column] = None if None in found else found
+            record |= of_cutoffs
         schema = fused_schema(params["measures"])
         columns = {name: [record.get(name) for record in records] for name in schema}
         frame = pl.DataFrame(columns, schema, strict=True)
-        run_heads = {"query_id": queries, "docs": [heads[query][: params["run_depth"]] for query in queries]}
-        write_table(stage.artifact(store), shard.parts[0], pl.DataFrame(run_heads, RUN), RUN)
+        docs = inputs.listed([one.head[: params["run_depth"]] for one in fused])
+        write_table(stage.artifact(store), shard.parts[0], pl.DataFrame({"query_id": queries, "docs": docs}, RUN), RUN)
         write_table(stage.artifact(store), shard.parts[1], frame, schema)
 
     def fuse(self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]) -> list["Fused"]:
@@ -162,8 +157,20 @@ class Inputs:
     def names(self, numbers: Sequence[Numbers]) -> list[list[str]]:
         """The ids behind arrays of document numbers."""
         flat = self.ids.gather(np.concatenate(numbers)).to_list() if numbers else []
-        edges = np.cumsum([0, *(own.size for own in numbers)]).tolist()
+        edges = _edges(numbers).tolist()
         return [flat[first:last] for first, last in pairwise(edges)]
+
+    def listed(self, numbers: Sequence[Numbers]) -> pl.Series:
+        """`names` as a column of lists, for many ids."""
+        flat = self.ids.gather(np.concatenate([np.empty(0, np.int32), *numbers])).to_arrow(compat_level=OLDEST)
+        edges = _edges(numbers)
+        offsets = pa.Array.from_buffers(pa.int64(), edges.size, [None, pa.py_buffer(edges)])  # pa.array imports pandas
+        return pl.Series(pa.LargeListArray.from_arrays(offsets, flat))
+
+
+def _edges(numbers: Sequence[Numbers]) -> NDArray[np.int64]:
+    """int64 [n + 1]: where each of the arrays begins in all of them together, and where the last one ends."""
+    return np.cumsum([0, *(own.size for own in numbers)])
 
 
 def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:
@@ -181,7 +188,7 @@ class Fused:
     record: dict[str, Any]
     replayed: Replay
     head: Numbers
-    cut_tops: list[Numbers]
+    tops: list[Numbers]
 
 
 def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
