@@ -34,6 +34,7 @@ class DesaLauncher(Launcher):
         # The sweeper composes every cell to check it and throws the result away; composing takes longer than fusing.
         loader: Any = hydra_context.config_loader
         compose, composed = loader.load_sweep_config, {}
+        read, files = loader.repository.load_config, {}
 
         def once(master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
             cell = tuple(sweep_overrides)
@@ -41,7 +42,12 @@ class DesaLauncher(Launcher):
                 composed[cell] = compose(master_config, sweep_overrides)
             return composed[cell]
 
-        loader.load_sweep_config = once
+        def from_memory(config_path: str) -> Any:
+            if config_path not in files:
+                files[config_path] = read(config_path)
+            return deepcopy(files[config_path])
+
+        loader.load_sweep_config, loader.repository.load_config = once, from_memory
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""

@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import gc
 import importlib
 import signal
 import sys
@@ -40,7 +41,9 @@ def main() -> None:
         sys.exit(2)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is a Ctrl-C
     try:
-        sys.exit(importlib.import_module(f"jobs.{verb}").main(arguments[1:]))
+        code = importlib.import_module(f"jobs.{verb}").main(arguments[1:])
+        gc.freeze()  # at exit Python would look through all of Ray and MLflow for garbage, for a second
+        sys.exit(code)
     except DesaError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.data.trec import has_blanks, run_text, without_blanks, write_run
+from desa_ray.data.trec import has_blanks, run_text, without_blanks, write_bytes, write_run
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.graph import Cell
@@ -68,7 +68,7 @@ def _write_plain(path: Path, run: pl.DataFrame, tag: str) -> bool:
     # A blank beyond ASCII, such as a no-break space, divides no fields here, but does elsewhere.
     if not text.isascii() and has_blanks((run["query_id"], run["docs"].explode())):
         return False
-    path.write_bytes(text)
+    write_bytes(path, text)
     return True
 
 

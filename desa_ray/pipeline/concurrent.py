@@ -32,9 +32,9 @@ def run_graph(
 ) -> None:
     """Compute the stages; `settled(stage, error)` is called as each is stored or has failed, one call after the other.
 
-    Before those, `first` is called once. With several lanes that is done in a thread of its own, beside the stages. An
-    interrupt (or an error that is no DesaError, of a stage or a call) stops all stages at their next look and is
-    raised.
+    Before those, `first` is called once. With several lanes that is done in a thread of its own, beside the stages; and
+    the executor is closed when no stage needs it any more, while the last calls are still going on. An interrupt (or an
+    error that is no DesaError, of a stage or a call) stops all stages at their next look and is raised.
     """
     if not todo or executor.lanes == 1:
         first()
@@ -97,6 +97,7 @@ def _side_by_side(
                         error = broken[stage.key.digest] = failure
                     del remaining[stage.key.digest]
                     telling.append(teller.submit(settled, stage, error))
+            executor.close()
             for told in telling:
                 told.result()
         except BaseException:

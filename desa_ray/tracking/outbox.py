@@ -68,8 +68,14 @@ class Outbox:
             _write(folder / "target.json", asdict(target))
         return outbox
 
-    def put(self, document: Mapping[str, Any], artifacts: Sequence[Path] = ()) -> int:
+    def put(self, document: Mapping[str, Any], artifacts: Sequence[Path] = (), *, linked: bool = False) -> int:
         """Write a document and copies of its artifacts; returns its number. From here on it cannot be lost.
+
+        Args:
+            document: plain data.
+            artifacts: files.
+            linked: have links instead of copies, where the disk can: for what is sent at once, or else gets its copies
+                from `keep`.
 
         Raises:
             DesaError: the disk cannot hold it; nothing of it is left there.
@@ -81,12 +87,25 @@ class Outbox:
                 if artifacts:
                     place.mkdir()
                     for path in artifacts:
-                        shutil.copyfile(path, place / path.name)
+                        _take(path, place / path.name, linked=linked)
                 _write(self.folder / ENTRY.format(number), document)
         except DesaError:
             shutil.rmtree(place, ignore_errors=True)
             raise
         return number
+
+    def keep(self, number: int) -> None:
+        """Make copies of what a document that was not sent has links to: who edits the files must not edit the log.
+
+        Raises:
+            DesaError: the disk cannot hold them.
+        """
+        with kept_on_disk(self.folder):
+            for path in (self.folder / f"{number:05d}").glob("*"):
+                if path.stat().st_nlink > 1:
+                    copy = path.with_name(f".{path.name}")
+                    shutil.copyfile(path, copy)
+                    copy.replace(path)
 
     def waiting(self) -> list[int]:
         """Numbers of the documents that are not sent yet, in order."""
@@ -213,6 +232,14 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
         yield outbox
     finally:
         outbox.close()
+
+
+def _take(path: Path, place: Path, *, linked: bool) -> None:
+    if linked:
+        with suppress(OSError):  # another disk, or one without links
+            place.hardlink_to(path)
+            return
+    shutil.copyfile(path, place)
 
 
 @contextmanager

@@ -90,10 +90,11 @@ class SweepLog:
             DesaError: MLflow cannot hold a value of it, or the disk cannot hold the entry.
         """
         document = {**cell_document(cell), "child": self.run.parent}
-        number = self.outbox.put(document, cell.artifacts)
+        number = self.outbox.put(document, cell.artifacts, linked=not self.offline)
         self._cells[number] = cell.cell
         self._sample()
         self._send()
+        self.outbox.keep(number)
         if number in self.outbox.refusals:
             raise DesaError(self.outbox.refusals.pop(number))
         return self.runs.get(cell.cell)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,9 @@ class LateExecutor:
             time.sleep(START_S)
             self.started = True
         return 1
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
         for task in tasks:

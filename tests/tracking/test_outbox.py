@@ -1,5 +1,6 @@
 """The log of a sweep reaches MLflow once and whole, whatever dies on the way. A real SQLite store each."""
 
+import errno
 import json
 import os
 import signal
@@ -89,6 +90,27 @@ def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
     text = Path(MlflowClient(uri).download_artifacts(two.info.run_id, "two.txt", str(tmp_path))).read_text()
     assert text == "records"  # as it was when it was logged
     assert not list((home / "outbox").glob("*/*"))
+
+
+def test_what_is_sent_at_once_is_linked_and_what_has_to_wait_is_copied(uri, tmp_path, monkeypatch):
+    log = open_log(uri, tmp_path / "home", offline=True)
+    file = tmp_path / "run.trec"
+    file.write_text("as logged")
+    number = log.outbox.put({"kind": "cell", "name": "x"}, [file], linked=True)
+    held = log.outbox.folder / f"{number:05d}" / "run.trec"
+    assert held.samefile(file)
+    log.outbox.keep(number)
+    file.write_text("edited")
+    assert held.read_text() == "as logged"
+    assert [path.name for path in held.parent.iterdir()] == ["run.trec"]
+
+    def none_here(*_):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", none_here)
+    number = log.outbox.put({"kind": "cell", "name": "y"}, [file], linked=True)
+    held = log.outbox.folder / f"{number:05d}" / "run.trec"
+    assert (held.read_text(), held.samefile(file)) == ("edited", False)
 
 
 def test_offline_sends_nothing_until_sync(uri, tmp_path, monkeypatch, capsys):

@@ -1,0 +1,192 @@
+"""Stages side by side: a pool serves one at a time, the next stands ready; what is told is told one after the other."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from desa_ray.errors import DesaError
+from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.pipeline.execute import Quiet
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, bounds, shards_of
+from desa_ray.store.artifacts import Store
+
+POOL = Pool("threads", dict)
+
+
+@dataclass
+class Diary:
+    """What happened, in order, and what was going on at once."""
+
+    events: list[tuple[str, Any]] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, what: str, which: Any = None) -> int:
+        with self.lock:
+            self.events.append((what, which))
+            return len(self.events) - 1
+
+    def at(self, what: str, which: Any) -> int:
+        return self.events.index((what, which))
+
+
+diary = Diary()
+
+
+@dataclass(frozen=True)
+class Noted:
+    """One shard; `broken` fails in it. Finishing waits until the next stage's shard has begun, if there is one."""
+
+    number: int
+    next_begun: threading.Event | None = None
+    begun: threading.Event | None = None
+    broken: bool = False
+    pool: Pool = POOL
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(1, 1)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "part-{}.bin")
+
+    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
+        diary.note("begin", self.number)
+        if self.begun:
+            self.begun.set()
+        time.sleep(0.02)
+        if self.broken:
+            raise DesaError("broken")
+        stage.artifact(store).write_part(shard.parts[0], b"x", rows=1)
+        diary.note("end", self.number)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        if self.next_begun:
+            assert self.next_begun.wait(10), "the pool idles while a stage is being finished"
+        return Finished("0" * 64, {"rows": 1})
+
+
+class Threads:
+    """Runs the tasks in the asking thread; one pool, whose turns it keeps."""
+
+    lanes = 2
+
+    def __init__(self, store: Store):
+        self.store, self.lock, self.admitted, self.most, self.closed = store, threading.Lock(), 0, 0, 0
+
+    def rank(self, pool: Pool) -> tuple[int, int]:
+        return (1, 1)
+
+    def admit(self, pool: Pool, keep: Set[str]) -> bool:
+        self.admitted += 1
+        self.most = max(self.most, self.admitted)
+        return True
+
+    def release(self, pool: Pool) -> None:
+        self.admitted -= 1
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        return self.lock
+
+    def stop(self) -> None:
+        diary.note("stop")
+
+    def workers_for(self, pool: Pool, tasks: int) -> int:
+        return 1
+
+    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+        for task in tasks:
+            task.stage.work.run(None, self.store, task.stage, task.shard)
+            done(task)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def stages(count: int, **more: Any) -> list[Stage]:
+    return [Stage("ranking", 1, {"number": number}, Noted(number, **more)) for number in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def fresh_diary():
+    diary.events.clear()
+
+
+def test_a_pool_has_its_next_stage_ready_while_one_is_finished_and_serves_one_at_a_time(tmp_path):
+    begun = [threading.Event() for _ in range(5)]
+    following = [*begun[1:], None]
+    todo = [
+        Stage("ranking", 1, {"number": n}, Noted(n, next_begun=following[n], begun=begun[n])) for n in range(len(begun))
+    ]
+    executor = Threads(Store(tmp_path))
+    told: list[Any] = []
+    run_graph(
+        executor.store, todo, executor, Quiet(), lambda stage, error: told.append((stage.params["number"], error))
+    )
+    assert sorted(told) == [(n, None) for n in range(5)]
+    assert (executor.most, executor.admitted, executor.closed) == (2, 0, 1)
+    order = [number for what, number in diary.events if what == "begin"]
+    assert all(diary.at("end", a) < diary.at("begin", b) for a, b in pairwise(order))
+
+
+def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(tmp_path):
+    inside, names, slept = [], set(), threading.Event()
+
+    def call(name: str) -> None:
+        inside.append(name)
+        assert len(inside) == 1, inside
+        names.add(threading.current_thread().name)
+        diary.note("told", name)
+        if name == "first":
+            slept.wait(10)  # until a stage has ended meanwhile
+        inside.remove(name)
+
+    class Watching(Quiet):
+        def end(self, stage: Stage, seconds: float) -> None:
+            slept.set()
+
+    executor = Threads(Store(tmp_path))
+    run_graph(
+        executor.store,
+        stages(4),
+        executor,
+        Watching(),
+        lambda stage, error: call(str(stage.params["number"])),
+        first=lambda: call("first"),
+    )
+    told = [name for what, name in diary.events if what == "told"]
+    assert told[0] == "first"
+    assert sorted(told[1:]) == ["0", "1", "2", "3"]
+    assert slept.is_set()
+    assert len(names) == 1
+    assert threading.main_thread().name not in names
+
+
+def test_a_stage_that_fails_is_told_and_the_others_go_on(tmp_path):
+    todo = stages(3)
+    todo[1] = Stage("ranking", 1, {"number": 1}, Noted(1, broken=True))
+    executor = Threads(Store(tmp_path))
+    told: dict[int, str | None] = {}
+    run_graph(
+        executor.store,
+        todo,
+        executor,
+        Quiet(),
+        lambda s, error: told.update({s.params["number"]: error and str(error)}),
+    )
+    assert told == {0: None, 1: "broken", 2: None}
+    assert executor.admitted == 0
+
+
+def test_an_error_of_a_call_stops_everything_and_is_raised(tmp_path):
+    def fails(*_: object) -> None:
+        raise ValueError("a fault")
+
+    executor = Threads(Store(tmp_path))
+    with pytest.raises(ValueError, match="a fault"):
+        run_graph(executor.store, stages(6), executor, Quiet(), fails)
+    assert ("stop", None) in diary.events
