@@ -41,13 +41,22 @@ class Scratch:
     def __init__(self) -> None:
         compile_kernels()
         self.kept: dict[str, Any] = {}
+        self.mapped: dict[str, Any] = {}
 
     def get(self, name: str, read: Any) -> Any:
-        if name not in self.kept:
-            if len(self.kept) >= 64:
-                self.kept.clear()
-            self.kept[name] = read()
-        return self.kept[name]
+        return _got(self.kept, 16, name, read)
+
+    def get_mapped(self, name: str, read: Any) -> Any:
+        """As `get`, for files mapped into memory: of those many can be kept."""
+        return _got(self.mapped, 256, name, read)
+
+
+def _got(kept: dict[str, Any], most: int, name: str, read: Any) -> Any:
+    if name not in kept:
+        if len(kept) >= most:
+            kept.clear()
+        kept[name] = read()
+    return kept[name]
 
 
 @dataclass(frozen=True)
@@ -193,4 +202,4 @@ class Rankings:
 def opened(scratch: Scratch, store: Store, stage: Stage) -> Rankings:
     """The stage's rankings, opened once a worker for all that read them (those of a sweep over kappa are the same)."""
     content = stage.artifact(store).manifest()["content"]
-    return scratch.get(f"rankings {stage.key.digest} {content}", lambda: Rankings(store, stage))
+    return scratch.get_mapped(f"rankings {stage.key.digest} {content}", lambda: Rankings(store, stage))
