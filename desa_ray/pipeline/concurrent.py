@@ -36,7 +36,7 @@ def run_graph(
     the executor is closed when no stage needs it any more, while the last calls are still going on. An interrupt (or an
     error that is no DesaError, of a stage or a call) stops all stages at their next look and is raised.
     """
-    if not todo or executor.lanes == 1:
+    if not any(stage.work.pool for stage in todo) or executor.lanes == 1:  # no workers: no cluster either
         first()
         _in_turn(store, todo, executor, progress, settled)
     else:

@@ -46,7 +46,7 @@ class Noted:
     next_begun: threading.Event | None = None
     begun: threading.Event | None = None
     broken: bool = False
-    pool: Pool = POOL
+    pool: Pool | None = POOL
 
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(1, 1)}
@@ -180,6 +180,25 @@ def test_a_stage_that_fails_is_told_and_the_others_go_on(tmp_path):
     )
     assert told == {0: None, 1: "broken", 2: None}
     assert executor.admitted == 0
+
+
+def test_stages_without_workers_start_no_cluster(tmp_path):
+    class NoCluster(Threads):
+        @property
+        def lanes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+            raise AssertionError("a cluster is started")
+
+    executor = NoCluster(Store(tmp_path))
+    told: list[Any] = []
+    run_graph(
+        executor.store,
+        stages(2, pool=None),
+        executor,
+        Quiet(),
+        lambda stage, error: told.append((stage.params["number"], error)),
+        first=lambda: told.append("first"),
+    )
+    assert told == ["first", (0, None), (1, None)]
 
 
 def test_an_error_of_a_call_stops_everything_and_is_raised(tmp_path):
