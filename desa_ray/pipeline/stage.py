@@ -124,6 +124,12 @@ def bounds(total: int, size: int) -> list[int]:
     return [*range(0, max(total, 1), size), total]
 
 
+def even_bounds(total: int, size: int) -> list[int]:
+    """As `bounds`, with as many shards of nearly the same size: workers with long shards end together."""
+    count = max(1, -(-total // size))
+    return [total * number // count for number in range(count + 1)]
+
+
 def shards_of(layout: Mapping[str, Any], *names: str) -> list[Shard]:
     """Shards from stored boundaries; `{}` in a part name becomes the five-digit shard number."""
     edges = layout["bounds"]
