@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 
 from desa_ray.config import RunConfig
 from desa_ray.pipeline.executor import Executor, SerialExecutor
+from desa_ray.pipeline.processes import ProcessExecutor, suits
 from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.store.artifacts import Store
 from jobs.settings import home
@@ -29,8 +30,17 @@ class LazyExecutor:
         return 1 if self.config.kind == "serial" else self.executor.lanes
 
     def begin(self, todo: Sequence[Stage]) -> None:
-        """Start a cluster of our own if the stages need workers; with one that runs, see `require`."""
-        if self.config.kind == "local" and self._executor is None and any(stage.work.pool for stage in todo):
+        """Start workers of our own if the stages need them, without a cluster where they need little; with a cluster
+        that runs, see `require`.
+        """
+        if self._executor is not None or self.config.kind != "local":
+            return
+        pools = [stage.work.pool for stage in todo if stage.work.pool is not None]
+        if suits(self.config, todo):
+            self._executor = executor = ProcessExecutor(self.store.files.root, self.config)
+            self.stack.callback(executor.close)
+            executor.start(pools[0])
+        elif pools:
             self._executor = self._start()
 
     def require(self, configs: Iterable[RunConfig], todo: Sequence[Stage]) -> None:

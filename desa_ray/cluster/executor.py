@@ -22,6 +22,7 @@ from desa_ray.cluster.metrics import CountingWorker, count
 from desa_ray.cluster.resources import room
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.pipeline.executor import Stopped, lost_too_often
 from desa_ray.pipeline.stage import Pool, Task
 
 POLL_S = 0.2
@@ -64,10 +65,6 @@ class _Pool:
     def held(self) -> int:
         """Workers it takes room for: a pool that was admitted has room for one."""
         return max(len(self.members), int(self.busy))
-
-
-class Stopped(Exception):
-    """Our own signal that the run is on its way out."""
 
 
 class RayExecutor:
@@ -190,11 +187,7 @@ class RayExecutor:
         assert pool is not None
         count("shard_failures", pool=pool.name)
         if failures >= self.config.max_failures:
-            raise PoisonShard(
-                f"failed {failures} times; last: {str(error).splitlines()[0]}",
-                where=str(task),
-                mend="look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun",
-            ) from error
+            raise lost_too_often(task, failures, str(error).splitlines()[0]) from error
         count("shard_retries", pool=pool.name)
         waiting.append(task)
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from desa_ray.core.metrics import scored
+from pytrec_eval import RelevanceEvaluator
 
-CUT_MEASURES = {"nDCG@10": "cut_ndcg_at_10", "R@20": "cut_recall_at_20"}  # measure -> column of the records
+# Measure, as trec_eval spells it -> column of the records. Read from trec_eval itself, which `desa_ray.core.metrics`
+# reaches through ir_measures: that makes an object of every value, and there are some cutoffs a query.
+CUT_MEASURES = {"ndcg_cut_10": "cut_ndcg_at_10", "recall_20": "cut_recall_at_20"}
 
 
 def cut_scores(
@@ -23,12 +25,18 @@ def cut_scores(
         for query, own in zip(queries, tops, strict=True)
     ]
     judged = [own if query in grades else {} for query, own in zip(queries, names, strict=True)]
-    rankings = {name: top for own in judged for top, name in own.items()}
+    run = {
+        name: {document: -rank for rank, document in enumerate(top, 1)}
+        for own in judged
+        for top, name in own.items()
+        if top
+    }
     of_names = {name: grades[query] for query, own in zip(queries, judged, strict=True) for name in own.values()}
-    values = scored(of_names, rankings, CUT_MEASURES)
+    values = RelevanceEvaluator(of_names, {"ndcg_cut.10", "recall.20"}).evaluate(run) if run else {}
+    nothing = dict.fromkeys(CUT_MEASURES, 0.0)  # what an empty top scores
     return [
         {
-            column: [values[own[tuple(top)], measure] for top in of_query] if own or not of_query else None
+            column: [values.get(own[tuple(top)], nothing)[measure] for top in of_query] if own or not of_query else None
             for measure, column in CUT_MEASURES.items()
         }
         for own, of_query in zip(judged, tops, strict=True)

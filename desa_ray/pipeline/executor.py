@@ -23,10 +23,24 @@ class Worker:
         self.pool, self.store = pool, Store(store_root)
         self.engine: Any = None
 
-    def run(self, task: Task) -> None:
+    def load(self) -> None:
+        """Load the engine, if that was not done yet."""
         if self.engine is None:
             self.engine = self.pool.factory()
+
+    def run(self, task: Task) -> None:
+        self.load()
         task.stage.work.run(self.engine, self.store, task.stage, task.shard)
+
+
+class Stopped(Exception):
+    """Our own signal that the run is on its way out."""
+
+
+def lost_too_often(task: Task, failures: int, last: str) -> PoisonShard:
+    """What stops a run: a shard that failed as often as `cluster.max_failures` says, with its worker each time."""
+    mend = "look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun"
+    return PoisonShard(f"failed {failures} times; last: {last}", where=str(task), mend=mend)
 
 
 class Executor(Protocol):

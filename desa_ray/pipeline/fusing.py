@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from desa_ray.core.confidence import confidence_weights, margin
@@ -23,11 +22,12 @@ from desa_ray.core.mechanism import rr_change, support_retained, turnover
 from desa_ray.core.metrics import depth_needed, metric_name, positive_grades, scored
 from desa_ray.core.replay import Replay
 from desa_ray.pipeline.collection import read_rows
+from desa_ray.pipeline.columns import edges, frame_of, list_column
 from desa_ray.pipeline.generations import read_generations
-from desa_ray.pipeline.rankings import Scratch, opened
+from desa_ray.pipeline.rankings import Scratch, opened, queries_in
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.store.artifacts import Store
-from desa_ray.store.content import OLDEST, rows_content
+from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
 from desa_ray.types import sha256_json
 
@@ -59,6 +59,8 @@ FUSED = {
     "generation_hash": pl.String,  # several prompts: their hashes, divided by commas, in the order of the channels
     "replay_hash": pl.String,
 }
+SHARD_DOCUMENTS = 1 << 20  # fused documents that a shard may hold where its queries are more than `shard_queries`
+MOST_SHARDS = 4  # of `shard_queries` each, that become one
 RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 
 Numbers = NDArray[np.int32]
@@ -81,8 +83,10 @@ class FusionWork:
     shard_queries: int
 
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
-        return {"bounds": bounds(rows, self.shard_queries)}
+        # A query of a small collection takes a millisecond: more of them make a shard worth its files.
+        documents = max(1, stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"])
+        size = max(self.shard_queries, min(MOST_SHARDS * self.shard_queries, SHARD_DOCUMENTS // documents))
+        return {"bounds": bounds(queries_in(store, stage), size)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "run-{}.parquet", "part-{}.parquet")
@@ -112,8 +116,7 @@ class FusionWork:
             record |= {metric_name(measure): values.get((query, measure)) for measure in params["measures"]}
             record |= of_cutoffs
         schema = fused_schema(params["measures"])
-        columns = {name: [record.get(name) for record in records] for name in schema}
-        frame = pl.DataFrame(columns, schema, strict=True)
+        frame = frame_of({name: [record.get(name) for record in records] for name in schema}, schema)
         docs = inputs.listed([one.head[: params["run_depth"]] for one in fused])
         write_table(stage.artifact(store), shard.parts[0], pl.DataFrame({"query_id": queries, "docs": docs}, RUN), RUN)
         write_table(stage.artifact(store), shard.parts[1], frame, schema)
@@ -157,20 +160,13 @@ class Inputs:
     def names(self, numbers: Sequence[Numbers]) -> list[list[str]]:
         """The ids behind arrays of document numbers."""
         flat = self.ids.gather(np.concatenate(numbers)).to_list() if numbers else []
-        edges = _edges(numbers).tolist()
-        return [flat[first:last] for first, last in pairwise(edges)]
+        starts = edges([own.size for own in numbers]).tolist()
+        return [flat[first:last] for first, last in pairwise(starts)]
 
     def listed(self, numbers: Sequence[Numbers]) -> pl.Series:
         """`names` as a column of lists, for many ids."""
-        flat = self.ids.gather(np.concatenate([np.empty(0, np.int32), *numbers])).to_arrow(compat_level=OLDEST)
-        edges = _edges(numbers)
-        offsets = pa.Array.from_buffers(pa.int64(), edges.size, [None, pa.py_buffer(edges)])  # pa.array imports pandas
-        return pl.Series(pa.LargeListArray.from_arrays(offsets, flat))
-
-
-def _edges(numbers: Sequence[Numbers]) -> NDArray[np.int64]:
-    """int64 [n + 1]: where each of the arrays begins in all of them together, and where the last one ends."""
-    return np.cumsum([0, *(own.size for own in numbers)])
+        flat = self.ids.gather(np.concatenate([np.empty(0, np.int32), *numbers]))
+        return list_column(flat, edges([own.size for own in numbers]))
 
 
 def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:

@@ -62,4 +62,4 @@ def scorer_pool(config: RunConfig) -> Pool:
 
 
 def replay_pool(config: RunConfig) -> Pool:
-    return Pool("replayer", Scratch, size=config.cluster.replayers)
+    return Pool("replayer", Scratch, size=config.cluster.replayers, light=True)

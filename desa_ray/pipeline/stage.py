@@ -24,6 +24,7 @@ class Pool:
         size: workers; None for as many as the cluster holds.
         cpus, gpus: resources of one worker.
         isolated: the engine must have a process of its own (a JVM beside OpenMP code corrupts both).
+        light: the engine holds nothing but what it reads from the store, and is loaded at once.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Pool:
     cpus: float = 1
     gpus: float = 0
     isolated: bool = False
+    light: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,12 +122,9 @@ def stored_layout(store: Store, stage: Stage) -> Mapping[str, Any]:
 
 
 def bounds(total: int, size: int) -> list[int]:
-    """Shard boundaries 0, size, 2*size, ..., total; a stage without rows has one empty shard."""
-    return [*range(0, max(total, 1), size), total]
-
-
-def even_bounds(total: int, size: int) -> list[int]:
-    """As `bounds`, with as many shards of nearly the same size: workers with long shards end together."""
+    """Shard boundaries from 0 to total: as few shards as hold `size` rows each at most, of nearly the same size, so
+    that workers end together; a stage without rows has one empty shard.
+    """
     count = max(1, -(-total // size))
     return [total * number // count for number in range(count + 1)]
 

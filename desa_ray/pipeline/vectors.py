@@ -16,7 +16,7 @@ from desa_ray.engines.encoder import Encoder
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.generations import Generations, read_generations
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, even_bounds, shards_of, stored_layout
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
 from desa_ray.store.artifacts import Store
 from desa_ray.store.content import ArrayHasher, array_content
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
@@ -33,7 +33,7 @@ class CorpusVectorsWork:
 
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
         rows = stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"]
-        return {"bounds": even_bounds(rows, self.shard_documents)}
+        return {"bounds": bounds(rows, self.shard_documents)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "part-{}.faiss")

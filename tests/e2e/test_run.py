@@ -78,6 +78,23 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_
     assert found[measures[1]] == pytest.approx(cell["metrics"]["recall_at_20"], abs=1e-12)
 
 
+def test_another_kappa_on_this_machine_is_fused_without_a_cluster_as_serially(
+    scifact_slice, serial_sweep, desa, tmp_path, monkeypatch
+):
+    (tmp_path / "shadow" / "ray").mkdir(parents=True)
+    (tmp_path / "shadow" / "ray" / "__init__.py").write_text("raise ImportError('Ray is not needed here')\n")
+    common = [*dataset(scifact_slice), "tracking.enabled=false", "fusion.kappa=2"]
+    found = []
+    for cluster in (["cluster=serial"], ["cluster=local", "cluster.cpus=2", "cluster.shard_queries=8"]):
+        home = Path(shutil.copytree(serial_sweep / "home", tmp_path / cluster[0]))
+        desa("run", *common, *cluster, home=home)
+        (cell,) = summaries(tmp_path)
+        assert cell["stages"]["computed"] == 4
+        found.append((cell["metrics"], cell["artifacts"]["records.parquet"], cell["artifacts"]["run.draw1.trec"]))
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    assert found[0] == found[1]
+
+
 def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_slice, warm_home, desa, tmp_path):
     common = [*dataset(scifact_slice), "tracking.enabled=false"]
     desa("run", *common, "cluster=serial")

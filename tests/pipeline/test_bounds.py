@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from desa_ray.pipeline.stage import bounds, even_bounds
+from desa_ray.pipeline.stage import bounds
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ from desa_ray.pipeline.stage import bounds, even_bounds
         (0, 7, [0, 0]),
     ],
 )
-def test_even_shards_are_as_many_as_full_ones_and_differ_by_one_at_most(total, size, expected):
-    assert even_bounds(total, size) == expected
-    assert len(expected) == len(bounds(total, size))
+def test_shards_are_as_few_as_may_be_and_differ_by_one_row_at_most(total, size, expected):
+    assert bounds(total, size) == expected
+    assert len(expected) == max(1, -(-total // size)) + 1
     sizes = [stop - start for start, stop in pairwise(expected)]
     assert max(sizes) <= min(size, min(sizes) + 1)

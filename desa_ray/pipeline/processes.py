@@ -1,0 +1,173 @@
+"""Worker processes of the driver's own, for plans whose workers hold nothing but what they read from the store.
+
+Another kappa or k fuses and does nothing else; a cluster takes longer to start than that. The rules are those of the
+actor pools (`desa_ray.cluster.executor`): a process that dies is replaced and its shard handed out again, up to
+`max_failures` times; an error of the shard's own stops the run. A process whose driver is gone ends after its shard.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.pipeline.executor import Stopped, Worker, lost_too_often
+from desa_ray.pipeline.feasible import room
+from desa_ray.pipeline.machine import this_machine
+from desa_ray.pipeline.stage import Pool, Stage, Task
+
+POLL_S = 0.2
+LANES = 2
+
+
+def suits(config: ClusterConfig, stages: Sequence[Stage]) -> bool:
+    """Whether processes of a local run can compute all of the stages: they need one kind of light worker."""
+    pools = {stage.work.pool.name: stage.work.pool for stage in stages if stage.work.pool is not None}
+    return config.kind == "local" and len(pools) == 1 and all(pool.light and not pool.gpus for pool in pools.values())
+
+
+class _Process:
+    """A worker process and what it is doing. It imports nothing of the driver's main module, unlike Python's own pools.
+
+    In a session of its own, so that a Ctrl-C at the terminal reaches the driver alone, which then ends this one.
+    """
+
+    def __init__(self, pool: Pool, store_root: str):
+        self.line, theirs = Pipe()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        self.task: Task | None = None
+        self.since = 0.0
+        self._send((pool, store_root))
+
+    def hand(self, task: Task) -> None:
+        self.task, self.since = task, time.monotonic()
+        self._send(task)
+
+    def _send(self, what: Any) -> None:
+        with suppress(BrokenPipeError):  # it died meanwhile: the line's end tells
+            self.line.send(what)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.line.close()
+
+
+class ProcessExecutor:
+    """Maps tasks over processes of this machine, for stages of one pool."""
+
+    lanes = LANES
+
+    def __init__(self, store_root: str, config: ClusterConfig):
+        self.store_root, self.config = store_root, config
+        self.processes: list[_Process] = []
+        self._turn, self._stopping = threading.Lock(), threading.Event()
+
+    def start(self, pool: Pool) -> None:
+        """Begin to bring all workers up."""
+        self._grow(pool, self.workers_for(pool, 1 << 20))
+
+    def rank(self, pool: Pool) -> tuple[int, int]:
+        return (1, 0)
+
+    def admit(self, pool: Pool, keep: Set[str]) -> bool:
+        return True
+
+    def release(self, pool: Pool) -> None: ...
+
+    def turn(self, pool: Pool) -> AbstractContextManager[object]:
+        return self._turn
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def workers_for(self, pool: Pool, tasks: int) -> int:
+        held = room(pool, self.config, this_machine())
+        return max(1, min(pool.size or held, tasks, held))
+
+    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+        try:
+            self._supervise(pool, tasks, done)
+        except BaseException:  # others may still be at a shard of this stage: the next one gets fresh processes
+            self.close()
+            raise
+
+    def _supervise(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+        waiting, failures = deque(tasks), Counter[int]()
+        while waiting or any(process.task for process in self.processes):
+            if self._stopping.is_set():
+                raise Stopped
+            self._grow(pool, self.workers_for(pool, len(tasks)))
+            for process in self.processes:
+                if waiting and process.task is None:
+                    process.hand(waiting.popleft())
+            lines: dict[Any, _Process] = {process.line: process for process in self.processes}
+            for line in wait(list(lines), timeout=POLL_S):
+                process = lines[line]
+                task, process.task = process.task, None
+                try:
+                    error = process.line.recv()
+                except (EOFError, OSError):
+                    self.processes.remove(process)
+                    process.end()
+                    if task is not None:
+                        failures[task.shard.number] += 1
+                        what = f"its process ended with exit status {process.process.returncode}"
+                        if failures[task.shard.number] >= self.config.max_failures:
+                            raise lost_too_often(task, failures[task.shard.number], what) from None
+                        waiting.append(task)
+                    continue
+                if error is not None:
+                    raise error
+                assert task is not None
+                done(task)
+            for process in self.processes:
+                if process.task is not None and time.monotonic() - process.since > self.config.shard_timeout_s:
+                    process.process.kill()  # the line's end tells
+
+    def _grow(self, pool: Pool, wanted: int) -> None:
+        while len(self.processes) < wanted:
+            self.processes.append(_Process(pool, self.store_root))
+
+    def close(self) -> None:
+        while self.processes:
+            self.processes.pop().end()
+
+
+def serve(descriptor: int) -> None:
+    """A worker process: loads its engine, then answers each task with None or the error that it raised."""
+    with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver is gone
+        worker = Worker(*line.recv())
+        failed = _error_of(worker.load, f"pool {worker.pool.name}")
+        while True:
+            task = line.recv()
+            line.send(failed or _error_of(partial(worker.run, task), str(task)))
+
+
+def _error_of(work: Callable[[], None], where: str) -> DesaError | None:
+    """The error that work raised: user-facing ones as they are, others as a `PoisonShard`."""
+    try:
+        work()
+    except DesaError as error:
+        return error
+    except Exception as error:
+        what = f"a worker raised {type(error).__name__}: {error}"
+        return PoisonShard(what, where=where, mend="this looks like a bug: please report it")
+    return None

@@ -1,0 +1,187 @@
+"""Worker processes of the driver's own: each shard once whatever dies, errors by name, no process left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.pipeline.executor import Stopped
+from desa_ray.pipeline.processes import ProcessExecutor, suits
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, bounds, shards_of
+from desa_ray.store.artifacts import Store
+
+POOL = Pool("light", dict, size=2, light=True)
+CONFIG = ClusterConfig(kind="local", cpus=2)
+
+
+@dataclass(frozen=True)
+class Mishap:
+    """Shards of one row; shard 1 meets a mishap, for the first `times` times that it is tried."""
+
+    kind: str = "none"
+    times: int = 1
+    pool: Pool | None = POOL
+
+    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(5, 1)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "part-{}.bin")
+
+    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
+        tries = Path(store.files.root) / f"{stage.params['name']}-{shard.number}.tries"
+        with tries.open("a") as stream:
+            stream.write(f"{os.getpid()}\n")
+        if shard.number == 1 and len(tries.read_text().splitlines()) <= self.times:
+            match self.kind:
+                case "killed":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "hangs":
+                    time.sleep(600)
+                case "refused":
+                    raise DesaError("a broken row", where="row 1", mend="mend it")
+                case "bug":
+                    raise KeyError("absent")
+        stage.artifact(store).write_part(shard.parts[0], os.urandom(8), rows=1)
+
+    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return Finished("0" * 64)
+
+
+def no_engine() -> None:
+    raise DesaError("no engine", where="the pool")
+
+
+Run = Callable[..., list[int]]
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[ProcessExecutor]:
+    (tmp_path / "store").mkdir()
+    own = ProcessExecutor(str(tmp_path / "store"), replace(CONFIG, shard_timeout_s=3))
+    yield own
+    own.close()
+
+
+@pytest.fixture
+def run(executor: ProcessExecutor) -> Run:
+    """Maps the shards of a stage; returns the numbers of those done, in order of their ends."""
+
+    def mapped(name: str, work: Mishap) -> list[int]:
+        stage = Stage(name, 1, {"name": name}, work)
+        done: list[int] = []
+        tasks = [Task(stage, shard) for shard in work.shards(work.layout(Store(executor.store_root), stage))]
+        executor.map(POOL if work.pool is None else work.pool, tasks, lambda task: done.append(task.shard.number))
+        store = Store(executor.store_root)
+        assert all(stage.artifact(store).has_part(task.shard.parts[0]) for task in tasks)
+        return done
+
+    return mapped
+
+
+def tries(executor: ProcessExecutor, name: str) -> dict[int, list[int]]:
+    """Shard number -> the processes that tried it."""
+    found = Path(executor.store_root).glob(f"{name}-*.tries")
+    return {int(path.stem.split("-")[-1]): [*map(int, path.read_text().splitlines())] for path in found}
+
+
+def test_each_shard_is_computed_once_by_processes_that_stay(executor, run):
+    assert sorted(run("first", Mishap())) == sorted(run("second", Mishap())) == [0, 1, 2, 3, 4]
+    by_shard = [*tries(executor, "first").values(), *tries(executor, "second").values()]
+    assert [len(own) for own in by_shard] == [1] * 10
+    workers = {own[0] for own in by_shard}
+    assert workers == {process.process.pid for process in executor.processes}
+    assert os.getpid() not in workers
+
+
+@pytest.mark.parametrize("kind", ["killed", "hangs"])
+def test_a_shard_whose_process_dies_or_hangs_is_handed_out_again(executor, run, kind):
+    assert sorted(run("stage", Mishap(kind))) == [0, 1, 2, 3, 4]
+    counts = {shard: len(own) for shard, own in tries(executor, "stage").items()}
+    assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 1}
+
+
+def test_a_shard_that_always_kills_its_process_stops_the_run_by_name(executor, run):
+    with pytest.raises(PoisonShard, match=r"stage .* shard 1 \(rows 1-1\): failed 3 times; .* exit status -9"):
+        run("stage", Mishap("killed", times=99))
+    assert len(tries(executor, "stage")[1]) == CONFIG.max_failures == 3
+    assert executor.processes == []
+    assert len(run("next", Mishap())) == 5
+
+
+def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(executor, run):
+    with pytest.raises(DesaError, match=r"row 1: a broken row \(mend it\)") as refused:
+        run("stage", Mishap("refused", times=99))
+    assert not isinstance(refused.value, PoisonShard)
+    with pytest.raises(PoisonShard, match=r"shard 1 .*: a worker raised KeyError: 'absent'"):
+        run("other", Mishap("bug", times=99))
+    assert len(run("next", Mishap())) == 5
+
+
+def test_an_engine_that_cannot_be_loaded_says_why(executor, run):
+    with pytest.raises(DesaError, match="the pool: no engine"):
+        run("stage", Mishap(pool=replace(POOL, factory=no_engine)))
+
+
+def stop_once_tried(executor: ProcessExecutor) -> None:
+    while 1 not in tries(executor, "stage"):
+        time.sleep(0.02)
+    executor.stop()
+
+
+def test_a_stop_ends_the_processes_in_the_middle_of_a_shard(executor, run):
+    executor.start(POOL)
+    processes = [psutil.Process(process.process.pid) for process in executor.processes]
+    assert len(processes) == 2
+    threading.Thread(target=stop_once_tried, args=(executor,)).start()
+    with pytest.raises(Stopped):
+        run("stage", Mishap("hangs"))
+    assert len(tries(executor, "stage")[1]) == 1
+    assert psutil.wait_procs(processes, timeout=10)[1] == []
+
+
+def test_processes_end_when_their_driver_is_killed(tmp_path):
+    program = f"""
+import time
+from tests.pipeline.test_processes import CONFIG, POOL, ProcessExecutor
+executor = ProcessExecutor({str(tmp_path / "store")!r}, CONFIG)
+executor.start(POOL)
+print(*(process.process.pid for process in executor.processes), flush=True)
+time.sleep(600)
+"""
+    driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver.stdout:
+        processes = [psutil.Process(int(pid)) for pid in driver.stdout.readline().split()]
+    assert len(processes) == 2
+    driver.kill()
+    driver.wait()
+    assert psutil.wait_procs(processes, timeout=30)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "pools", "expected"),
+    [
+        ("local", [POOL, None, POOL], True),
+        ("local", [None], False),
+        ("local", [POOL, Pool("model", dict)], False),
+        ("local", [POOL, replace(POOL, name="other")], False),
+        ("local", [replace(POOL, gpus=0.5)], False),
+        ("existing", [POOL], False),
+        ("serial", [POOL], False),
+    ],
+)
+def test_processes_suit_a_local_run_of_one_kind_of_light_workers(kind, pools, expected):
+    stages = [Stage(f"stage{number}", 1, {}, Mishap(pool=pool)) for number, pool in enumerate(pools)]
+    assert suits(replace(CONFIG, kind=kind), stages) is expected
