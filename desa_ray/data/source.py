@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -36,11 +36,15 @@ def _limit(packed_bytes: int) -> int:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a source: `label` for messages, and its (unpacked) bytes, of which more than `limit` is an error."""
+    """One file of a source: `label` for messages, and its (unpacked) bytes, of which more than `limit` is an error.
+
+    `state` is what tells that the file on the disk is still the same.
+    """
 
     label: str
     open: Opener
     limit: int
+    state: tuple[int, int, int]
 
     def blocks(self) -> Iterator[bytes]:
         """The bytes, in blocks of at most 1 MiB."""
@@ -56,10 +60,22 @@ class SourceFile:
             raise DesaError(f"cannot be read: {error}", where=self.label) from error
 
     def sha256(self) -> str:
-        digest = hashlib.sha256()
-        for block in self.blocks():
-            digest.update(block)
-        return digest.hexdigest()
+        """Hex digest of the bytes, read once a process while `state` lasts: the cells of a sweep share them."""
+        known = (self.label, self.state)
+        if known not in _digests:
+            digest = hashlib.sha256()
+            for block in self.blocks():
+                digest.update(block)
+            _digests[known] = digest.hexdigest()
+        return _digests[known]
+
+
+_digests: dict[tuple[str, tuple[int, int, int]], str] = {}
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def open_source(path: Path) -> dict[str, SourceFile]:
@@ -105,12 +121,14 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, SourceFile]]:
             if not file.is_file():  # a pipe or a device would never end
                 raise DesaError("is not a plain file", where=str(file), mend="put a file there")
             opener = cast(Opener, partial(open, file, "rb"))
-            yield name, _unpacked(name, SourceFile(str(file), opener, MAX_BYTES), file.stat().st_size)
+            state = _state(file)
+            yield name, _unpacked(name, SourceFile(str(file), opener, MAX_BYTES, state), state[0])
 
 
 def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
     if path.exists() and not path.is_file():
         raise DesaError("is neither a folder nor a plain file", where=str(path), mend="name a folder or a zip")
+    state = _state(path)
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
     _refuse_unsafe(path, members)
@@ -121,9 +139,8 @@ def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
     for member in members:
         name = member.filename.removeprefix(wrapping)
         if _wanted(name):
-            file = SourceFile(
-                f"{path}/{member.filename}", partial(_open_member, path, member), _limit(member.compress_size)
-            )
+            label, opener = f"{path}/{member.filename}", partial(_open_member, path, member)
+            file = SourceFile(label, opener, _limit(member.compress_size), state)
             yield name, _unpacked(name, file, member.file_size)
 
 
@@ -162,4 +179,4 @@ def _unpacked(name: str, file: SourceFile, packed_bytes: int) -> SourceFile:
         with file.open() as packed, gzip.open(packed) as stream:
             yield cast(BinaryIO, stream)
 
-    return SourceFile(file.label, gunzip, _limit(packed_bytes))
+    return replace(file, open=gunzip, limit=_limit(packed_bytes))

@@ -8,9 +8,9 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -19,6 +19,7 @@ import polars as pl
 from desa_ray.data.raw import MAX_GRADE
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, file_blocks, numbered_lines
+from desa_ray.store.content import OLDEST
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 RANKINGS = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
@@ -144,15 +145,20 @@ def run_text(rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) 
     _check(pl.Series([tag]), "tag")
     _check(frame["query_id"], "query id")
     kept = frame.filter(pl.col("docs").list.len() > 0)
-    docs, lengths = kept["docs"].explode(), kept["docs"].list.len().to_numpy().astype(np.int64)
-    queries = kept["query_id"].gather(np.repeat(np.arange(kept.height), lengths))
-    _check(docs, "document id", of=queries)
-    places = np.arange(len(docs)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    columns = {"query": queries, "q0": "Q0", "document": docs, "rank": places + 1}
-    table = pl.DataFrame({**columns, "score": np.repeat(lengths, lengths) - places, "tag": tag})
-    data = BytesIO()
-    table.write_csv(data, include_header=False, separator=" ", quote_style="never")
-    return data.getvalue()
+    lines = kept.explode("docs")
+    _check(lines["docs"], "document id", of=lines["query_id"])
+    # What follows a document's id depends on its place and on how many there are: few lengths, so few such ends.
+    lengths, which = np.unique(kept["docs"].list.len().to_numpy().astype(np.int64), return_inverse=True)
+    starts = np.cumsum(lengths) - lengths
+    places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    counts = pl.DataFrame({"rank": places + 1, "score": np.repeat(lengths, lengths) - places})
+    ends = counts.select(pl.format(" {} {} {}\n", "rank", "score", pl.lit(tag))).to_series()
+    own = lengths[which]
+    rows = np.arange(own.sum()) + np.repeat(starts[which] - (np.cumsum(own) - own), own)
+    text = lines.select(pl.concat_str("query_id", pl.lit(" Q0 "), "docs", ends.gather(rows).alias("end"))).to_series()
+    arrow: Any = text.to_arrow(compat_level=OLDEST)  # the lines one after the other, and where each of them begins
+    _, begins, joined = arrow.buffers()
+    return bytes(memoryview(joined)[: np.frombuffer(begins, np.int64)[len(text)]]) if len(text) else b""
 
 
 def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:

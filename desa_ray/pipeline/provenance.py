@@ -34,8 +34,9 @@ def installed() -> dict[str, str]:
     """Every installed distribution and its version, by name; the first on the path counts, as for imports."""
     found: dict[str, str] = {}
     for distribution in distributions():
-        if name := distribution.metadata["Name"]:
-            found.setdefault(name.lower(), distribution.version)
+        facts = distribution.metadata  # parsed anew each time it is asked for
+        if name := facts["Name"]:
+            found.setdefault(name.lower(), facts["Version"])
     return dict(sorted(found.items()))
 
 

@@ -75,7 +75,9 @@ def _check(found: pl.Schema, schema: Schema, where: str) -> None:
 
 def _parquet(frame: pl.DataFrame, path: Path) -> None:
     # One chunk a column and row groups of a fixed size, so that how the frame came to be leaves no trace in the file.
-    frame.rechunk().write_parquet(path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP)
+    frame.rechunk().write_parquet(
+        path, compression="zstd", compression_level=1, statistics=False, row_group_size=ROW_GROUP
+    )
 
 
 def _npy(array: np.ndarray, data: memoryview, path: Path) -> None:
