@@ -5,6 +5,7 @@ actor pools (`desa_ray.cluster.executor`): a process that dies is replaced and i
 `max_failures` times; an error of the shard's own stops the run. A process whose driver is gone ends after its shard.
 """
 
+import gc
 import os
 import subprocess
 import sys
@@ -153,6 +154,7 @@ class ProcessExecutor:
 
 def serve(descriptor: int) -> None:
     """A worker process: loads its engine, then answers each task with None or the error that it raised."""
+    gc.set_threshold(50_000, 20, 50)  # as the driver's
     with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver is gone
         worker = Worker(*line.recv())
         failed = _error_of(worker.load, f"pool {worker.pool.name}")

@@ -16,14 +16,13 @@ METHODS = "method=original,shared,dense_only,sparse_only,desa"
 def test_scifact_gives_the_published_numbers_and_desa_keeps_the_support(shared, desa, tmp_path):
     path = f"dataset.path={shared / 'data' / 'scifact'}"
     started = time.monotonic()
-    shown = desa("verify", "expected=scifact", path, timeout=2400).stdout
-    assert "NO" not in shown
     desa("run", "-m", "dataset=scifact", path, METHODS, timeout=2400)
+    cold_s = time.monotonic() - started
+    assert "NO" not in desa("verify", "expected=scifact", path, timeout=2400).stdout
     sweep = sorted(tmp_path.glob("outputs/sweeps/*/*"))[-1]
     records = {number: pl.read_parquet(sweep / str(number) / "records.parquet") for number in (0, 4)}
     original = dict(zip(records[0]["query_id"], records[0]["sparse_support"], strict=True))
     assert all(original[q] == s for q, s in records[4].select("query_id", "sparse_support").iter_rows())
-    cold_s = time.monotonic() - started
     # Other kappas fuse and do nothing else: 13 methods and draws for each of three, 20 cells written and logged.
     store = tmp_path / "home" / "store"
     before = set(store.glob("*/*/manifest.json"))
@@ -31,7 +30,7 @@ def test_scifact_gives_the_published_numbers_and_desa_keeps_the_support(shared, 
     desa("run", "-m", "dataset=scifact", path, METHODS, "fusion.kappa=2,20,60,100", timeout=2400)
     new = [manifest.parent.parent.name for manifest in set(store.glob("*/*/manifest.json")) - before]
     assert (set(new), len(new)) == ({"fusion"}, 39)
-    assert time.monotonic() - started < 0.16 * cold_s
+    assert time.monotonic() - started < 0.1 * cold_s
 
 
 def test_the_demo_is_quick_and_a_second_run_recomputes_nothing(desa, tmp_path):
