@@ -39,7 +39,8 @@ CAUSES = (
     ),
     Cause(
         r"No CUDA GPUs|Failed to infer device type|libcuda\.so|libcudart|libnvrtc|driver version is insufficient|"
-        r"no kernel image|not compiled with CUDA|Found no NVIDIA driver|forward compatibility",
+        r"driver on your system is too old|no kernel image|not compiled with CUDA|Found no NVIDIA driver|forward "
+        r"compatibility|NVML|CUDA driver initialization failed|CUDA unknown error",
         "no usable CUDA device for this build of vLLM",
         "check nvidia-smi and the driver against the CUDA version of the installed torch, or use a generator for CPUs "
         "(generator=smollm2)",
@@ -128,8 +129,9 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
         import vllm  # pyright: ignore[reportMissingImports]
         from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
 
-        on_cpu = current_platform.is_cpu()
-        if on_cpu != (config.device == "cpu"):
+        on_cpu = config.device == "cpu"
+        # A build for GPUs that finds no driver has no platform at all.
+        if not (current_platform.is_cpu() if on_cpu else current_platform.is_cuda_alike()):
             raise DesaError(
                 f"{config.device} is asked for, but this vLLM runs on {current_platform.device_type or 'no device'}",
                 where="generator.device",
@@ -171,7 +173,7 @@ def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
     """The error for a failed start: the first known cause that its message or one it stems from speaks of."""
     chain: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None and link not in chain:
+    while link is not None and not any(link is known for known in chain):  # NVML errors cannot be compared
         chain.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     where = f"generator {config.name}"

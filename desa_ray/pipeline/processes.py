@@ -6,7 +6,6 @@ actor pools (`desa_ray.cluster.executor`): a process that dies is replaced and i
 """
 
 import gc
-import gc
 import os
 import subprocess
 import sys

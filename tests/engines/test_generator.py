@@ -247,6 +247,10 @@ FAILURES = {
     "libcuda.so.1: cannot open shared object file: No such file or directory": "CUDA",
     "No CUDA GPUs are available": "CUDA",
     "The NVIDIA driver on your system is too old: CUDA driver version is insufficient for CUDA runtime": "CUDA",
+    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver": "CUDA",
+    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver": "CUDA",
+    "NVML Shared Library Not Found": "CUDA",
+    "RM has detected an NVML/RM version mismatch.": "CUDA",
     "CUDA error: no kernel image is available for execution on the device": "CUDA",
     "Total number of attention heads (14) must be divisible by tensor parallel size (4).": "tensor_parallel_size",
     "User-specified max_model_len (99999) is greater than the derived max_model_len "
@@ -270,6 +274,27 @@ def test_failed_starts_have_one_wording_a_cause(message):
     assert FAILURES[message] in str(error)
     assert "\n" not in str(error)
     assert error.mend
+
+
+class NotComparable(RuntimeError):
+    """As NVML's errors, whose comparison with any other error fails."""
+
+    __hash__ = RuntimeError.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise AttributeError("'OSError' object has no attribute 'value'")
+
+
+def test_a_driver_that_is_not_there_is_told_though_its_errors_cannot_be_compared():
+    try:
+        try:
+            raise OSError("libnvidia-ml.so.1: cannot open shared object file")
+        except OSError as cause:
+            raise NotComparable("NVML Shared Library Not Found") from cause
+    except NotComparable as outer:
+        error = explained(outer, composed("qwen2_5_7b"))
+    assert "no usable CUDA device for this build of vLLM" in str(error)
+    assert "nvidia-smi" in error.mend
 
 
 @pytest.mark.skipif(WITHOUT_VLLM, reason="checked behind the check for vLLM")
