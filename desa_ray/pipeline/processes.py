@@ -155,7 +155,6 @@ class ProcessExecutor:
 def serve(descriptor: int) -> None:
     """A worker process: loads its engine, then answers each task with None or the error that it raised."""
     gc.set_threshold(50_000, 20, 50)  # as the driver's
-    gc.set_threshold(50_000, 20, 50)  # as the driver's
     with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver is gone
         worker = Worker(*line.recv())
         failed = _error_of(worker.load, f"pool {worker.pool.name}")
