@@ -44,8 +44,8 @@ def support_retained(ranking: Ranking, original: Ranking) -> float:
     return np.count_nonzero(held[original]) / original.size
 
 
-def _ranks(ranking: Ranking, size: int) -> NDArray[np.int32]:
+def _ranks(ranking: Ranking, size: int) -> NDArray[np.int64]:
     """Rank from 1 of every number below `size`, 0 = not in the ranking."""
-    ranks = np.zeros(size, np.int32)
-    ranks[ranking] = np.arange(1, ranking.size + 1, dtype=np.int32)
+    ranks = np.zeros(size, np.int64)
+    ranks[ranking] = np.arange(1, ranking.size + 1)
     return ranks
