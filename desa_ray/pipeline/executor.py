@@ -80,15 +80,8 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-class SerialExecutor:
-    """One shard after another in this process (isolated pools: in one child process each)."""
-
-    lanes = 1
-
-    def __init__(self, store_root: str):
-        self.store_root = store_root
-        self.workers: dict[str, Worker] = {}
-        self.children: dict[str, ProcessPoolExecutor] = {}
+class WithoutRivals:
+    """What an executor answers whose pools never compete for room."""
 
     def rank(self, pool: Pool) -> tuple[int, int]:
         return (1, 0)
@@ -97,6 +90,17 @@ class SerialExecutor:
         return True
 
     def release(self, pool: Pool) -> None: ...
+
+
+class SerialExecutor(WithoutRivals):
+    """One shard after another in this process (isolated pools: in one child process each)."""
+
+    lanes = 1
+
+    def __init__(self, store_root: str):
+        self.store_root = store_root
+        self.workers: dict[str, Worker] = {}
+        self.children: dict[str, ProcessPoolExecutor] = {}
 
     def turn(self, pool: Pool) -> AbstractContextManager[object]:
         return nullcontext()

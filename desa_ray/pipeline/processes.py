@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from multiprocessing import Pipe
@@ -21,7 +21,7 @@ from typing import Any
 
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, PoisonShard
-from desa_ray.pipeline.executor import Stopped, Worker, lost_too_often
+from desa_ray.pipeline.executor import Stopped, WithoutRivals, Worker, lost_too_often
 from desa_ray.pipeline.feasible import room
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool, Stage, Task
@@ -71,7 +71,7 @@ class _Process:
         self.line.close()
 
 
-class ProcessExecutor:
+class ProcessExecutor(WithoutRivals):
     """Maps tasks over processes of this machine, for stages of one pool."""
 
     lanes = LANES
@@ -84,14 +84,6 @@ class ProcessExecutor:
     def start(self, pool: Pool) -> None:
         """Begin to bring all workers up."""
         self._grow(pool, self.workers_for(pool, 1 << 20))
-
-    def rank(self, pool: Pool) -> tuple[int, int]:
-        return (1, 0)
-
-    def admit(self, pool: Pool, keep: Set[str]) -> bool:
-        return True
-
-    def release(self, pool: Pool) -> None: ...
 
     def turn(self, pool: Pool) -> AbstractContextManager[object]:
         return self._turn

@@ -60,7 +60,7 @@ def main(conf, home, changes, watched, query):
         rows = generate_records(engine, prompt, generator="smollm2", dataset="demo", draw=draw,
                                 query_ids=["a"], query_texts=[query])
     workers = [child.pid for child in psutil.Process().children() if child.name().startswith("VLLM::Worker")]
-    helper = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL).pid  # of the engine's group, and notices nothing
+    helper = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL).pid  # of the group, and notices nothing
     seen |= {"row": rows.to_dicts()[0], "workers": workers, "helper": helper, "cached": cached}
     print(json.dumps(seen), flush=True)
     sys.stdin.read()
