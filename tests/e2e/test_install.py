@@ -16,7 +16,7 @@ def installed(tmp_path_factory) -> Path:
     """The wheel's files, unpacked into a folder of their own."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    ignored = shutil.ignore_patterns(".venv*", ".git", ".desa", "outputs", "build", "*.egg-info", "__pycache__")
+    ignored = shutil.ignore_patterns(".*", "outputs", "build", "*.egg-info", "__pycache__")
     shutil.copytree(REPOSITORY, source, ignore=ignored)
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     build = [uv, "build", "-q", "--wheel", "--no-build-isolation", "--offline", "--python", sys.executable]
