@@ -14,6 +14,7 @@ from desa_ray.config import ClusterConfig
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.execute import missing, present
 from desa_ray.pipeline.feasible import room
+from desa_ray.pipeline.fusing import FusionWork
 from desa_ray.pipeline.generations import Generations, RecordedWork, read_generations
 from desa_ray.pipeline.history import History, Past
 from desa_ray.pipeline.machine import Machine
@@ -104,7 +105,7 @@ class _Planner:
         size = size_of(stage.name, stage.params, inputs, distinct)
         if size is None:
             return Planned(stage, state, shards=(done, shards), workers=self._workers(stage.work.pool, shards))
-        workers = self._workers(stage.work.pool, shards or self._shards(stage, size))
+        workers = self._workers(stage.work.pool, shards or _shards(stage, size, inputs))
         items = round(size.items * left)
         seconds, grown, rough = self._estimate(stage, inputs, size, left, workers)
         return Planned(stage, state, kind.unit, items, at_most, seconds, grown, rough, workers, (done, shards))
@@ -143,10 +144,6 @@ class _Planner:
         else:
             return len(queries) * generation.params["count"], True
         return len({text for line in made for text in line}), False
-
-    def _shards(self, stage: Stage, size: Size) -> int:
-        rows = next((getattr(stage.work, name) for name in SHARD_ROWS if hasattr(stage.work, name)), size.items)
-        return max(1, math.ceil(size.items / max(rows, 1)))
 
     def _workers(self, pool: Pool | None, shards: int) -> int:
         if pool is None:
@@ -192,3 +189,12 @@ class _Planner:
 
 
 SHARD_ROWS = ("shard_documents", "shard_texts", "shard_queries")
+
+
+def _shards(stage: Stage, size: Size, inputs: Mapping[str, int]) -> int:
+    """How many shards a stage that was not begun will have."""
+    if isinstance(stage.work, FusionWork):
+        rows = stage.work.queries_a_shard(inputs["corpus"])
+    else:
+        rows = next((getattr(stage.work, name) for name in SHARD_ROWS if hasattr(stage.work, name)), size.items)
+    return max(1, math.ceil(size.items / max(rows, 1)))

@@ -59,8 +59,8 @@ FUSED = {
     "generation_hash": pl.String,  # several prompts: their hashes, divided by commas, in the order of the channels
     "replay_hash": pl.String,
 }
-SHARD_DOCUMENTS = 1 << 20  # fused documents that a shard may hold where its queries are more than `shard_queries`
-MOST_SHARDS = 4  # of `shard_queries` each, that become one
+FUSED_DOCUMENTS = 1 << 20  # what a shard of more than `shard_queries` queries may fuse
+MOST_JOINED = 4  # shards of `shard_queries` that become one
 RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 
 Numbers = NDArray[np.int32]
@@ -83,10 +83,13 @@ class FusionWork:
     shard_queries: int
 
     def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        # A query of a small collection takes a millisecond: more of them make a shard worth its files.
-        documents = max(1, stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"])
-        size = max(self.shard_queries, min(MOST_SHARDS * self.shard_queries, SHARD_DOCUMENTS // documents))
-        return {"bounds": bounds(queries_in(store, stage), size)}
+        documents = stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"]
+        return {"bounds": bounds(queries_in(store, stage), self.queries_a_shard(documents))}
+
+    def queries_a_shard(self, documents: int) -> int:
+        """A query of a small collection takes a millisecond: more of them make a shard worth its files."""
+        fitting = FUSED_DOCUMENTS // max(1, documents)
+        return max(self.shard_queries, min(MOST_JOINED * self.shard_queries, fitting))
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "run-{}.parquet", "part-{}.parquet")

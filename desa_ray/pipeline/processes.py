@@ -55,7 +55,7 @@ class _Process:
             )
         self.task: Task | None = None
         self.since = 0.0
-        self._send((pool, store_root))
+        self._send((pool, store_root, gc.get_threshold()))
 
     def hand(self, task: Task) -> None:
         self.task, self.since = task, time.monotonic()
@@ -146,10 +146,11 @@ class ProcessExecutor(WithoutRivals):
 
 def serve(descriptor: int) -> None:
     """A worker process: loads its engine, then answers each task with None or the error that it raised."""
-    gc.set_threshold(50_000, 20, 50)  # as the driver's
     with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver is gone
-        worker = Worker(*line.recv())
-        failed = _error_of(worker.load, f"pool {worker.pool.name}")
+        pool, store_root, thresholds = line.recv()
+        gc.set_threshold(*thresholds)  # as the driver's
+        worker = Worker(pool, store_root)
+        failed = _error_of(worker.load, f"pool {pool.name}")
         while True:
             task = line.recv()
             line.send(failed or _error_of(partial(worker.run, task), str(task)))

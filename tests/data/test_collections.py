@@ -1,8 +1,6 @@
 """A folder in BEIR layout becomes the collection SPEC section 1 describes, or all reasons why not."""
 
 import json
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ import pytest
 
 from desa_ray.config import DatasetConfig
 from desa_ray.data import fingerprint, load_collection
-from desa_ray.data.source import SourceFile
 from desa_ray.errors import DesaError, Problems
 from desa_ray.types import Collection
 
@@ -296,25 +293,6 @@ def test_the_fingerprint_follows_contents_and_settings_and_not_the_place(tmp_pat
         print_of(write(tmp_path / "d", qrels=[("q1", "d1", 2)])),
     }
     assert len(others | {first}) == 4
-
-
-def test_the_cells_of_a_sweep_read_a_source_once_until_it_changes(tmp_path: Path, monkeypatch: Any) -> None:
-    folder = write(tmp_path / "a")
-    for name in ("plain", "zip"):
-        place = folder if name == "plain" else Path(shutil.make_archive(str(tmp_path / "packed"), "zip", folder))
-        reads: list[str] = []
-        blocks = SourceFile.blocks
-        monkeypatch.setattr(SourceFile, "blocks", lambda file, b=blocks, r=reads: r.append(file.label) or b(file))
-        first = fingerprint(config(place), data_home=tmp_path)
-        assert len(reads) == 3
-        assert fingerprint(config(place), data_home=tmp_path) == first
-        assert len(reads) == 3
-        monkeypatch.undo()
-    corpus = folder / "corpus.jsonl"
-    before, text = corpus.stat(), corpus.read_text()
-    corpus.write_text(text.replace("d1", "d9", 1))  # as long as before
-    os.utime(corpus, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    assert fingerprint(config(folder), data_home=tmp_path) != first
 
 
 def test_chosen_queries_keep_their_judgments_and_nothing_else(tmp_path: Path) -> None:
