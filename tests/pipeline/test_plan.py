@@ -74,6 +74,13 @@ def test_what_was_never_computed_has_items_and_no_estimate(small_slice, tmp_path
     }
 
 
+def test_small_fusions_are_planned_in_the_few_shards_they_will_have(small_slice, tmp_path):
+    store, cell = cell_of(tmp_path, small_slice, "draws=1", "cluster.shard_queries=3")
+    plans = plan_stages(store, cell.targets, ClusterConfig(kind="local", replayers=2, scorers=2), MACHINE)
+    workers = {plan.stage.name: plan.workers for plan in plans if plan.stage.name in ("ranking", "fusion")}
+    assert workers == {"ranking": 2, "fusion": 1}  # 8 queries: three shards there, one of up to 4 x 3 here
+
+
 def test_texts_that_are_still_to_be_generated_are_a_bound(small_slice, tmp_path):
     served = ["generator=openai_server", "generator.model=some", f"generator.revision={'0' * 40}", "draws=1"]
     plans = planned(*cell_of(tmp_path, small_slice, *served))
