@@ -1,30 +1,37 @@
 """What the nodes of the connected cluster can hold: workers of a pool, each on one node."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import ray
 
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.stage import Pool
 
+Node = tuple[float, float]  # its CPUs and its GPUs
 UNLIMITED = 1 << 20  # workers of a pool that takes nothing of a kind
 LOWER = {"encoder": "lower cluster.encoder_cpus or cluster.encoder_gpus", "generator": "lower cluster.generator_cpus"}
 
 
 def room(pool: Pool) -> int:
-    """How many workers of this kind all nodes could hold; a worker cannot be split over two nodes.
+    """How many workers of this kind all nodes of the connected cluster could hold; see `held`."""
+    return held(pool, alive_nodes())
+
+
+def alive_nodes() -> list[Node]:
+    """What each living node of the connected cluster has."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [(node.get("CPU", 0), node.get("GPU", 0)) for node in nodes]
+
+
+def held(pool: Pool, nodes: Sequence[Node]) -> int:
+    """How many workers of this kind these nodes could hold; a worker cannot be split over two nodes.
 
     Raises:
         DesaError: not one; says what the nodes have.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    owned = [(node.get("CPU", 0), node.get("GPU", 0)) for node in nodes]
-    fitting = [
-        min(cpus // pool.cpus if pool.cpus else UNLIMITED, gpus // pool.gpus if pool.gpus else UNLIMITED)
-        for cpus, gpus in owned
-    ]
-    if (total := int(sum(fitting))) < 1:
-        kinds = " or ".join(sorted({f"{cpus:g} CPUs and {gpus:g} GPUs" for cpus, gpus in owned}))
+    total = int(sum(_fitting(pool, cpus, gpus) for cpus, gpus in nodes))
+    if total < 1:
+        kinds = " or ".join(sorted({f"{cpus:g} CPUs and {gpus:g} GPUs" for cpus, gpus in nodes}))
         mend = LOWER.get(pool.name.partition(":")[0])
         raise DesaError(
             f"a worker of pool {pool.name} needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs on one node, "
@@ -35,12 +42,19 @@ def room(pool: Pool) -> int:
     return total
 
 
-def check_pools(pools: Iterable[Pool]) -> None:
-    """Raises `Problems` with every pool of which no node could hold a worker."""
+def _fitting(pool: Pool, cpus: float, gpus: float) -> float:
+    by_cpus = cpus // pool.cpus if pool.cpus else UNLIMITED
+    by_gpus = gpus // pool.gpus if pool.gpus else UNLIMITED
+    return min(by_cpus, by_gpus)
+
+
+def check_pools(pools: Iterable[Pool], nodes: Sequence[Node] | None = None) -> None:
+    """Raises `Problems` with every pool of which no node could hold a worker; without `nodes`, the cluster's."""
+    nodes = alive_nodes() if nodes is None else nodes
     problems = []
     for pool in {pool.name: pool for pool in pools}.values():
         try:
-            room(pool)
+            held(pool, nodes)
         except DesaError as problem:
             problems.append(problem)
     if problems:

@@ -74,6 +74,17 @@ def site() -> Iterator[Site]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def test_the_slurm_script_counts_the_nodes_that_ray_lists(site):
+    """The function of infra/slurm/desa.sbatch, as it stands there, on a real cluster of a head and a worker."""
+    text = (Path(__file__).parents[2] / "infra/slurm/desa.sbatch").read_text()
+    (function,) = re.findall(r"^count_nodes\(\) \{$.*?^\}$", text, re.DOTALL | re.MULTILINE)
+    variables = {**token_environment(), "bin": str(Path(sys.executable).parent), "address": site.head.address}
+    done = subprocess.run(
+        ["bash", "-c", f"{function}\ncount_nodes"], env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["2"], done.stderr
+
+
 @pytest.fixture
 def script(site: Site):
     """Makes a command that stands in for the platform's on the head node."""

@@ -5,14 +5,23 @@ import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import yaml
+from hydra import compose, initialize_config_module
 from jsonschema import Draft202012Validator
 
+from desa_ray.cluster.resources import check_pools
+from desa_ray.config import RunConfig
+from desa_ray.errors import Problems
+from desa_ray.pipeline.methods import check_method, prompts
+from desa_ray.pipeline.pools import encoder_pool, generator_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.pipeline.stage import Pool
+from jobs.settings import order_of
 from tests.infra.programs import REPOSITORY
 
 FOLDER = REPOSITORY / "infra" / "kubernetes"
@@ -134,13 +143,59 @@ def test_the_probes_ask_what_ray_answers():
         assert f'"{path}"' in source
 
 
-def test_the_jobs_overrides_compose():
-    from hydra import compose, initialize_config_module
+def _own_run(name: str) -> list[str]:
+    """The overrides of the run that a manifest starts, or shows in its comment; `existing` is what they run on."""
+    if name == "rayjob":
+        command = MANIFESTS[name]["spec"]["entrypoint"].split("desa run -m ")[1].rstrip("'")
+    else:
+        command = re.findall(r"^#\s+desa submit (.+)$", (FOLDER / f"{name}.yaml").read_text(), re.MULTILINE)[0]
+    words = [word for word in command.split() if "$" not in word and not word.startswith("submit.")]
+    return [*words, "cluster=existing", "cluster.address=auto"]
 
-    from jobs.settings import RUN_KEYS
 
-    words = MANIFESTS["rayjob"]["spec"]["entrypoint"].split("desa run -m ")[1].rstrip("'").split()
-    single = [word for word in words if "," not in word and "$" not in word]
+def _configs(words: list[str]) -> list[RunConfig]:
+    """One configuration per cell of a sweep."""
+    choices = [[f"{name}={value}" for value in values.split(",")] for name, values in (w.split("=", 1) for w in words)]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        config = compose("config", overrides=[*single, *(word.split(",")[0] for word in words if "," in word)])
-    assert set(RUN_KEYS) <= config.keys()
+        return [order_of(compose("config", overrides=list(cell)), Path()).config for cell in product(*choices)]
+
+
+def _nodes(manifest: dict[str, Any], count: str) -> list[tuple[float, float]]:
+    """CPUs and GPUs of every node, as KubeRay hands the limits of a container to Ray."""
+    cluster = _cluster(manifest)
+    head = (float(cluster["headGroupSpec"]["rayStartParams"]["num-cpus"]), 0.0)
+    nodes = [head]
+    for group in cluster["workerGroupSpecs"]:
+        limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
+        nodes += [(float(limits["cpu"]), float(limits.get("nvidia.com/gpu", 0)))] * group[count]
+    return nodes
+
+
+def _pools(config: RunConfig) -> list[Pool]:
+    text = [generator_pool(config, {}, Path())] if prompts(config.method) else []
+    return [encoder_pool(config, {}, Path()), lucene_pool(config), scorer_pool(config), replay_pool(config), *text]
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_the_nodes_that_stand_hold_every_pool_of_the_files_own_run(name):
+    """The product's own check accepts the numbers of each file, at the start and after idle nodes are gone."""
+    pools = [pool for config in _configs(_own_run(name)) for pool in _pools(config)]
+    assert any(pool.gpus for pool in pools)
+    for count in ("replicas", "minReplicas"):
+        check_pools(pools, _nodes(MANIFESTS[name], count))
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_group_that_is_scaled_to_nothing_is_noticed(name):
+    broken = copy.deepcopy(MANIFESTS[name])
+    for group in _cluster(broken)["workerGroupSpecs"]:
+        group["minReplicas"] *= group["groupName"] != "gpu"
+    pools = [pool for config in _configs(_own_run(name)) for pool in _pools(config)]
+    with pytest.raises(Problems, match=r"generator:qwen2_5_7b.* 1 GPUs"):
+        check_pools(pools, _nodes(broken, "minReplicas"))
+
+
+def test_the_jobs_overrides_compose():
+    for config in _configs(_own_run("rayjob")):
+        assert config.cluster.kind == "existing"
+        assert check_method(config.method, config.generator, config.n_refs) == []

@@ -22,6 +22,29 @@ def test_shellcheck_finds_nothing(script):
     assert done.returncode == 0, done.stdout
 
 
+def listed_nodes(count: int) -> str:
+    """What `ray list nodes --filter state=ALIVE --format json` of Ray 2.60 prints: every node on the same line.
+
+    tests/cluster/test_submit.py gives the script's own command to a real cluster.
+    """
+    nodes = [
+        {
+            "node_id": f"{number:056x}",
+            "node_ip": f"192.0.2.{number}",
+            "is_head_node": number == 1,
+            "state": "ALIVE",
+            "state_message": None,
+            "node_name": f"node{number}",
+            "resources_total": {"memory": "15.548 GiB", f"node:192.0.2.{number}": 1.0, "CPU": 16.0},
+            "labels": {"ray.io/node-id": f"{number:056x}"},
+            "start_time_ms": None,
+            "end_time_ms": None,
+        }
+        for number in range(1, count + 1)
+    ]
+    return json.dumps(nodes) + "\n\n"
+
+
 @pytest.fixture
 def slurm(tmp_path):
     """Stand-ins on the PATH that note what they are asked, and an environment of the kind the script expects."""
@@ -34,7 +57,7 @@ def slurm(tmp_path):
         # srun runs the command here, as if on the node it names.
         tools / "srun": f'echo "srun $*" >>{log}; while [ "${{1#--}}" != "$1" ]; do shift; done; exec "$@"',
         venv / "ray": f"""echo "ray $* auth=$RAY_AUTH_MODE token=${{#RAY_AUTH_TOKEN}}" >>{log}
-if [ "$1" = list ]; then for _ in $(seq "${{JOINED:-3}}"); do echo '"node_id": "x"'; done; exit; fi
+if [ "$1" = list ]; then cat {tmp_path}/nodes.json; exit; fi
 trap 'kill $!; echo ended >>{log}; exit' TERM
 sleep 60 >/dev/null 2>&1 &
 wait""",
@@ -44,7 +67,10 @@ wait""",
         path.write_text(f"#!/bin/bash\n{text}\n")
         path.chmod(0o755)
 
-    def run(*arguments: str, **variables: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+    (venv / "python").symlink_to(sys.executable)
+
+    def run(*arguments: str, joined: int | str = 3, **variables: str) -> tuple[subprocess.CompletedProcess, list[str]]:
+        (tmp_path / "nodes.json").write_text(joined if isinstance(joined, str) else listed_nodes(joined))
         log.write_text("")
         environment = {
             "PATH": f"{tools}:/usr/bin:/bin",
@@ -99,10 +125,26 @@ def test_slurm_refuses_what_cannot_work_before_it_starts_anything(slurm):
 
 
 def test_slurm_says_which_nodes_did_not_join(slurm):
-    done, log = slurm("dataset=demo", JOINED="2")
+    done, log = slurm("dataset=demo", joined=2)
     assert done.returncode == 1
     assert "2 of 3 nodes joined" in done.stderr
     assert not any(line.startswith("desa ") for line in log)
+
+
+@pytest.mark.parametrize("printed", ["", "Failed to connect to the API server\n"])
+def test_slurm_counts_no_node_of_what_is_no_list(slurm, printed):
+    done, log = slurm("dataset=demo", joined=printed)
+    assert done.returncode == 1
+    assert "0 of 3 nodes joined" in done.stderr
+    assert not any(line.startswith("desa ") for line in log)
+
+
+def test_slurm_gives_every_step_the_cpus_of_the_job(slurm):
+    """Slurm 22.05 and newer hand --cpus-per-task of a job on to no step."""
+    _, log = slurm("dataset=demo")
+    steps = [line for line in log if line.startswith("srun ")]
+    assert len(steps) == 4
+    assert all("--cpus-per-task=16 " in step for step in steps)
 
 
 def test_ray_up_accepts_the_cluster_file():
