@@ -68,9 +68,9 @@ def fuse(
         DesaError: no channel or none of positive weight, a number out of range, an id twice in one channel, an id that
             is no string or has no UTF-8 form.
     """
-    from desa_ray.core.fusion import exact_score, rank_matrix
+    from desa_ray.core.fusion.depth import replay
+    from desa_ray.core.fusion.rrf import exact_score, rank_matrix
     from desa_ray.core.identifiers import numbered, rational
-    from desa_ray.core.replay import replay
 
     channels = list(channels)
     exact = [rational(weight, "weight") for weight in ([1] * len(channels) if weights is None else weights)]

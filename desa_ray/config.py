@@ -169,8 +169,8 @@ class MethodConfig:
     """A method is its channels, in reading order for ties, and the prompt whose texts they are built from.
 
     Attributes:
-        fusion: how ranks become one order, a name in `desa_ray.core.fusions`.
-        weighting: `fixed` uses the channels' weights, `confidence` a query's own (`desa_ray.core.confidence`).
+        fusion: how ranks become one order, a name in `desa_ray.core.fusion.registry`.
+        weighting: `fixed` uses the channels' weights, `confidence` a query's own (`desa_ray.core.fusion.weights`).
         prefix: only the first so many documents of each channel are fused; None for complete rankings.
     """
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
-from desa_ray.core.metrics import metric_name
+from desa_ray.core.evaluation import metric_name
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing

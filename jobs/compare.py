@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from rich.console import Console
 
-from desa_ray.core.inference import paired_outcomes
-from desa_ray.core.metrics import evaluate, parse_measures
-from desa_ray.core.resampling import RESAMPLES
+from desa_ray.core.evaluation import evaluate, parse_measures
+from desa_ray.core.statistics.inference import paired_outcomes
+from desa_ray.core.statistics.resampling import RESAMPLES
 from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.errors import DesaError
 from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows

@@ -9,9 +9,9 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from desa_ray.core.fusion import fuse_order
+from desa_ray.core.fusion.depth import replay
+from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.identifiers import numbered, rational
-from desa_ray.core.replay import replay
 from desa_ray.data.trec import read_run, write_run
 from desa_ray.errors import DesaError
 

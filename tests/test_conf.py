@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from desa_ray.config import parse
 from desa_ray.errors import Problems
 from jobs.settings import RUN_KEYS
+from tests.module_table import TABLE, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
@@ -56,9 +57,6 @@ def test_locks_hold_hashes_and_no_addresses():
         assert not re.search(r"https?://|--(extra-)?index-url|--find-links", text), lock.name
 
 
-def test_contributing_lists_every_module():
-    text = (REPOSITORY / "CONTRIBUTING.md").read_text()
-    for folder in ("desa_ray", "jobs", "hydra_plugins"):
-        for path in (REPOSITORY / folder).rglob("*.py"):
-            if path.name != "__init__.py":
-                assert f"`{path.relative_to(REPOSITORY)}`" in text
+def test_the_page_of_modules_is_up_to_date():
+    """`python -m tests.module_table` writes it anew."""
+    assert TABLE.read_text(encoding="utf-8") == table()

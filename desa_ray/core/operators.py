@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.anchoring import Scored, mask, product, product_of_both
-from desa_ray.core.expansion import Vectors, contextual, residual, single
+from desa_ray.core.dense import Vectors, contextual, residual, single
 from desa_ray.core.relaxation import relax_count, relax_share
+from desa_ray.core.sparse import Scored, mask, product, product_of_both
 
 __all__ = ["DENSE_OPERATORS", "SPARSE_OPERATORS", "DenseOperator", "Option", "Scored", "SparseOperator"]
 
@@ -44,7 +44,7 @@ class DenseOperator:
     Attributes:
         function: takes source -> float32 unit vectors, [Q, D] for "query" and [Q, n, D] for all others; returns fresh
             float32 [Q, D] query vectors and diagnostics, name -> float64 [Q].
-        texts: the names in `desa_ray.core.texts.DENSE_TEXTS` that it needs.
+        texts: the names in `desa_ray.core.query_text.DENSE_TEXTS` that it needs.
         options: numbers that `function` takes by name.
         one_text: the operator takes exactly one text a query.
     """
@@ -61,7 +61,7 @@ class SparseOperator:
 
     Attributes:
         function: takes source -> hit list of one query, and returns the channel's hit list.
-        texts: the names in `desa_ray.core.texts.SPARSE_TEXTS` or `desa_ray.core.reweighting.SPARSE_TERMS` it needs.
+        texts: the names it needs, in `core.query_text.SPARSE_TEXTS` or `core.reweighting.SPARSE_TERMS`.
         options: numbers that `function` takes by name, or that a template of `texts` does.
         one_text: as for a dense operator.
         local: what a document scores depends on its own hits alone, so that lists can be taken range by range.

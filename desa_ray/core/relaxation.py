@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.anchoring import Scored, product
+from desa_ray.core.sparse import Scored, product
 
 
 def relax_count(original: Scored, expanded: Scored, count: Fraction) -> Scored:

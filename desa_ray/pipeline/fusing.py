@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from desa_ray.core.confidence import confidence_weights, margin
-from desa_ray.core.cut_scores import cut_scores
-from desa_ray.core.cutoffs import cut
-from desa_ray.core.fusions import FUSIONS
-from desa_ray.core.mechanism import rr_change, support_retained, turnover
-from desa_ray.core.metrics import depth_needed, metric_name, positive_grades, scored
-from desa_ray.core.replay import Replay
+from desa_ray.core.cutoff_scores import cut_scores
+from desa_ray.core.diagnostics import rr_change, support_retained, turnover
+from desa_ray.core.evaluation import depth_needed, metric_name, positive_grades, scored
+from desa_ray.core.fusion.cutoffs import cut
+from desa_ray.core.fusion.depth import Replay
+from desa_ray.core.fusion.registry import FUSIONS
+from desa_ray.core.fusion.weights import confidence_weights, margin
 from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.columns import edges, frame_of, list_column
 from desa_ray.pipeline.generations import read_generations

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
-from desa_ray.core.cutoffs import CUTOFFS
-from desa_ray.core.metrics import parse_measures
-from desa_ray.core.texts import AS_DOCUMENT, TEXT_OPTIONS
+from desa_ray.core.evaluation import parse_measures
+from desa_ray.core.fusion.cutoffs import CUTOFFS
+from desa_ray.core.query_text import AS_DOCUMENT, TEXT_OPTIONS
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from desa_ray.core.expansion import contextual, residual
-from desa_ray.core.fusion import fuse_order, fuse_with_prefixes
-from desa_ray.core.prefix import Selection
+from desa_ray.core.dense import contextual, residual
+from desa_ray.core.fusion.depth import replay, replay_prefixes
+from desa_ray.core.fusion.rrf import fuse_order, fuse_with_prefixes
 from desa_ray.core.ranking import complete_order
-from desa_ray.core.replay import replay, replay_prefixes
+from desa_ray.core.topk import TopK
 from desa_ray.engines.bm25 import BM25
 from desa_ray.engines.postings import Postings
 
@@ -35,7 +35,7 @@ def compile_kernels() -> None:
         contextual(texts)
         scores = np.array([[0.5, 0.25]], np.float32)
         (order,) = complete_order(scores)
-        Selection(1, 1, 2).add(scores, 0)
+        TopK(1, 1, 2).add(scores, 0)
         weights, kappa = [Fraction(1), Fraction(1)], Fraction(60)
         fuse_order([order, order], weights, kappa)
         fuse_order([np.arange(20, dtype=np.int32)] * 2, weights, kappa, 1)  # a short head takes another way

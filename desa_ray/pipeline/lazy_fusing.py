@@ -13,9 +13,9 @@ from fractions import Fraction
 import numpy as np
 
 from desa_ray.config import RunConfig
-from desa_ray.core.fusions import FUSIONS
-from desa_ray.core.metrics import depth_needed
-from desa_ray.core.replay import Replay, replay_prefixes
+from desa_ray.core.evaluation import depth_needed
+from desa_ray.core.fusion.depth import Replay, replay_prefixes
+from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.fusing import Fused, FusionWork, Inputs, Weighed, query_record
 from desa_ray.pipeline.prefixes import deepened

@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
+from desa_ray.core.query_text import SPARSE_TEXTS, mugi_repeats
 from desa_ray.core.reweighting import SPARSE_TERMS
-from desa_ray.core.texts import SPARSE_TEXTS, mugi_repeats
 from desa_ray.engines.lucene import Lucene
 from desa_ray.engines.postings import POSTING_ARRAYS, Postings
 from desa_ray.pipeline.collection import read_rows

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from desa_ray.config import ChannelConfig, GeneratorConfig, MethodConfig
-from desa_ray.core.fusions import FUSIONS
+from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, DenseOperator, SparseOperator
 from desa_ray.engines.prompts import load_prompt, prompt_names
 from desa_ray.errors import DesaError, listed

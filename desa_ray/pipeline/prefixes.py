@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from desa_ray.core.operators import SPARSE_OPERATORS
-from desa_ray.core.prefix import Keys, Selection, best_hits, documents_of, scores_of
+from desa_ray.core.topk import Keys, TopK, best_hits, documents_of, scores_of
 from desa_ray.pipeline.dense_ranking import corpus_size, dense_queries, dense_scores
 from desa_ray.pipeline.rankings import RankedQuery, Scratch, finish_ranked, own_documents, queries_in, write_ranked
 from desa_ray.pipeline.sparse_ranking import sparse_hits, without
@@ -36,7 +36,7 @@ RANGE_DOCUMENTS = 1 << 20  # documents whose BM25 scores are held at once
 class DensePrefixWork:
     """Operator, exact scores, selection. One shard a group of documents and block of queries.
 
-    Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.prefix`); `angles-*.npy` of a
+    Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.topk`); `angles-*.npy` of a
     block; and, merged by `finish`, what `desa_ray.pipeline.rankings` writes of rankings.
     """
 
@@ -74,7 +74,7 @@ class DensePrefixWork:
         queries, angles = dense_queries(engine, store, stage, rows)
         # One more than the prefix: the query's own document may have to go.
         depth = stage.params["depth"] + bool(stage.params["exclude_self"])
-        chosen = Selection(len(rows), depth, shard.stop - shard.start)
+        chosen = TopK(len(rows), depth, shard.stop - shard.start)
         for first, scores in dense_scores(engine, store, stage, queries, self.memory_gb, shard.start, shard.stop):
             chosen.add(scores, first)
         kept = np.empty((len(rows), min(depth, shard.stop - shard.start)), np.uint64)
@@ -111,7 +111,7 @@ class DensePrefixWork:
         for begin in range(0, len(rows), fitting):
             some = rows[begin : begin + fitting]
             queries, _ = dense_queries(engine, store, stage, some)
-            chosen = Selection(len(some), depth + 1, total)
+            chosen = TopK(len(some), depth + 1, total)
             for first, scores in dense_scores(engine, store, stage, queries, self.memory_gb):
                 chosen.add(scores, first)
             found += [_dense(chosen.keys(i), total, depth, own.get(row), None).docs for i, row in enumerate(some)]

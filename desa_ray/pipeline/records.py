@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.core.metrics import metric_name
+from desa_ray.core.evaluation import metric_name
 from desa_ray.pipeline.fusing import FUSED, read_fused, read_run
 from desa_ray.pipeline.graph import Cell
 from desa_ray.pipeline.methods import REFERENCES, generator_label, prompts

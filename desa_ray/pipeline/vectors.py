@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from desa_ray.core.texts import DENSE_TEXTS
+from desa_ray.core.query_text import DENSE_TEXTS
 from desa_ray.engines.dense_index import read_shard, write_shard
 from desa_ray.engines.encoder import Encoder
 from desa_ray.errors import DesaError

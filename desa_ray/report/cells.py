@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.core.aggregate import by_query
+from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.report.names import STAND_IN
 from desa_ray.report.records_check import REQUIRED, check_columns

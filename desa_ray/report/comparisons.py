@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 
-from desa_ray.core.aggregate import reduction_pct
-from desa_ray.core.inference import TIE, holm
+from desa_ray.core.statistics.aggregate import reduction_pct
+from desa_ray.core.statistics.inference import TIE, holm
 from desa_ray.report.effects import EFFECT_COLUMNS, Sampling, effect_rows, macro_reduction, paired_effects
 from desa_ray.report.names import CONSTRUCTIONS, DEPTH_TOTAL, EFFECTIVENESS, NDCG, PRIMARY, RECALL, method_name
 from desa_ray.report.results import macro_of, outcome_column, over

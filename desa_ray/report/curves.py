@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from desa_ray.core.resampling import bootstrap_means, interval
+from desa_ray.core.statistics.resampling import bootstrap_means, interval
 from desa_ray.report.cells import number_of
 from desa_ray.report.effects import Sampling
 from desa_ray.report.figures import Figure

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from desa_ray.core.aggregate import macro
-from desa_ray.core.inference import TIE
+from desa_ray.core.statistics.aggregate import macro
+from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.draws import has, paired_draws
 from desa_ray.report.names import EFFECTIVENESS, Outcome
 from desa_ray.report.study import Study

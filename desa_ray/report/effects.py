@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from desa_ray.core.inference import Paired, holm, paired_outcomes
-from desa_ray.core.resampling import RESAMPLES, bootstrap_means, interval
+from desa_ray.core.statistics.inference import Paired, holm, paired_outcomes
+from desa_ray.core.statistics.resampling import RESAMPLES, bootstrap_means, interval
 from desa_ray.report.names import EFFECTIVENESS, Outcome
 from desa_ray.report.study import Study, paired_values, signed_differences
 from desa_ray.report.table import Column, Row, Value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from desa_ray.core.inference import TIE
+from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.cutoffs import LABELS, cutoff_lengths, transitions
 from desa_ray.report.mechanism import DIAGNOSTICS, mechanism_draws, paired_mechanism
 from desa_ray.report.names import EFFECTIVENESS, NDCG, dataset_name, method_name

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from desa_ray.core.aggregate import macro, reduction_pct, spearman
+from desa_ray.core.statistics.aggregate import macro, reduction_pct, spearman
 from desa_ray.report.draws import has, paired_draws
 from desa_ray.report.names import dataset_name
 from desa_ray.report.study import Study

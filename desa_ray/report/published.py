@@ -7,7 +7,7 @@ for data set, encoder, generator and protocol whether the report's cell is the p
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from desa_ray.core.aggregate import gain_pct, macro, mean_reduction_pct
+from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.errors import DesaError
 from desa_ray.report.names import DEPTH_DENSE, DEPTH_SPARSE, NDCG, PRIMARY, RECALL, dataset_name
 from desa_ray.report.study import Study

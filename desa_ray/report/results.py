@@ -1,6 +1,6 @@
 """The main table, the table of data sets, and the evidence a channel at a time (the paper's tables 1, 2 and 6a)."""
 
-from desa_ray.core.aggregate import gain_pct, macro, mean_reduction_pct, reduction_pct
+from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct, reduction_pct
 from desa_ray.report.names import (
     CONSTRUCTIONS,
     DEPTH_DENSE,

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from desa_ray.core.aggregate import gain_pct, macro, mean_reduction_pct
+from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.report.cells import Cell, number_of
 from desa_ray.report.comparisons import ABLATIONS
 from desa_ray.report.names import dataset_name, method_name

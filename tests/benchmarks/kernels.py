@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from desa_ray.core.fusion import fuse_order
-from desa_ray.core.inference import paired_outcomes
-from desa_ray.core.prefix import Selection, best_hits, documents_of
+from desa_ray.core.fusion.depth import Replay, replay, replay_prefixes
+from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.ranking import complete_order, exact_scores, quantise, sparse_order
-from desa_ray.core.replay import Replay, replay, replay_prefixes
+from desa_ray.core.statistics.inference import paired_outcomes
+from desa_ray.core.topk import TopK, best_hits, documents_of
 from desa_ray.pipeline.prefixes import FIRST_DEPTH
 
 from .harness import Measured, Target, cpu_s, in_turns, ratio
@@ -134,7 +134,7 @@ def lazily(dense_scores: np.ndarray, docs: np.ndarray, sparse_scores: np.ndarray
     """Selection from given scores and replay, doubled until certain."""
     depth, lengths = FIRST_DEPTH, [dense_scores.size, docs.size]
     while True:
-        chosen = Selection(1, depth, dense_scores.size)
+        chosen = TopK(1, depth, dense_scores.size)
         chosen.add(dense_scores[None], 0)
         prefixes = [documents_of(chosen.keys(0)), best_hits(docs, sparse_scores, depth)[0]]
         found = replay_prefixes(prefixes, lengths, EVEN, KAPPA, K)

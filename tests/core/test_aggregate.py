@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from desa_ray.core.aggregate import by_query, gain_pct, macro, mean_reduction_pct, reduction_pct, spearman
+from desa_ray.core.statistics.aggregate import by_query, gain_pct, macro, mean_reduction_pct, reduction_pct, spearman
 
 
 def test_draws_are_averaged_within_a_query_before_queries():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from desa_ray.core.confidence import confidence_weights, margin
+from desa_ray.core.fusion.weights import confidence_weights, margin
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from desa_ray.core.cutoffs import CUTOFFS, cut, prefix_tops
-from desa_ray.core.fusions import FUSIONS
+from desa_ray.core.fusion.cutoffs import CUTOFFS, cut, prefix_tops
+from desa_ray.core.fusion.registry import FUSIONS
 
 ONE = Fraction(1)
 ORDER = FUSIONS["rrf"].order

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_exp4fuse import depths, fused
 
-from desa_ray.core.exp4fuse import fuse_order, replay
-from desa_ray.core.fusions import FUSIONS
+from desa_ray.core.fusion.exp4fuse import fuse_order, replay
+from desa_ray.core.fusion.registry import FUSIONS
 
 ONE = Fraction(1)
 

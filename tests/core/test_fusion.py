@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_fusion import fused, replayed
 
-import desa_ray.core.replay as replay_module
-from desa_ray.core import wide
-from desa_ray.core.compare import precedes, terms_of
-from desa_ray.core.fusion import exact_score, fuse_order, rank_matrix
-from desa_ray.core.replay import replay
+import desa_ray.core.fusion.depth as replay_module
+from desa_ray.core.fusion import reference
+from desa_ray.core.fusion.depth import replay
+from desa_ray.core.fusion.exact import constants_of, precedes
+from desa_ray.core.fusion.rrf import exact_score, fuse_order, rank_matrix
 from desa_ray.errors import DesaError
 
 KAPPAS = [Fraction(x) for x in ("-1/2", "-9/10", "0", "1/3", "1", "2", "5/2", "20", "60")]
@@ -99,7 +99,7 @@ def test_numbers_beyond_31_bits_are_compared_exactly_too(case):
     channels, weights, kappa, k = case
     weights = [weight * (10**12 + 39) / 10**15 for weight in weights]  # kappa 2 stays narrow, the others do not
     if kappa in WIDE_KAPPAS:
-        assert terms_of(weights, kappa).scale(12) is None
+        assert constants_of(weights, kappa).scale(12) is None
     expected, result = replayed(channels, weights, kappa, k), replay(arrays(channels), weights, kappa, k)
     assert (result.topk.tolist(), list(result.depths)) == (expected.topk, expected.depths)
     order = [document for document, _ in fused(channels, weights, kappa)]
@@ -130,9 +130,9 @@ def test_long_lists_stop_where_rationals_say(support, weights):
     orders = [np.argsort(-(common + rng.normal(size=2500) * 0.7)).astype(np.int32) for _ in weights]
     channels = [order if c % 2 == 0 else order[:support] for c, order in enumerate(orders)]
     result = replay(channels, weights, kappa, 5)
-    top = wide.fuse_order(channels, weights, kappa, 5)
+    top = reference.fuse_order(channels, weights, kappa, 5)
     assert result.topk.tolist() == top.tolist() == fuse_order(channels, weights, kappa, 5).tolist()
-    assert list(result.depths) == wide.stop(channels, weights, kappa, top)
+    assert list(result.depths) == reference.certified_state(channels, weights, kappa, top)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -144,15 +144,15 @@ def test_middling_lists_stop_where_rationals_say(seed):
     common = rng.normal(size=200)
     channels = [np.argsort(common + rng.normal(size=200) * rng.random()).astype(np.int32) for _ in range(count)]
     channels = [channel[: rng.integers(0, 400)] for channel in channels]
-    result, top = replay(channels, weights, kappa, k), wide.fuse_order(channels, weights, kappa, k)
+    result, top = replay(channels, weights, kappa, k), reference.fuse_order(channels, weights, kappa, k)
     assert result.topk.tolist() == top.tolist()
-    assert len(top) < k or list(result.depths) == wide.stop(channels, weights, kappa, top)
+    assert len(top) < k or list(result.depths) == reference.certified_state(channels, weights, kappa, top)
 
 
 def test_sums_that_float64_cannot_tell_apart_are_told_apart():
     n = 100_000_000  # 1/(n-1) + 1/(n+1) exceeds 2/n by one part in n^2 = 1e16
     ranks = np.array([[n, n], [n - 1, n + 1], [n + 1, n - 1]], np.int32)
-    scale = terms_of([Fraction(1), Fraction(1)], Fraction(0)).scale(n + 1)
+    scale = constants_of([Fraction(1), Fraction(1)], Fraction(0)).scale(n + 1)
     everything = np.array([n + 1, n + 1], np.int32)
 
     def before(x: int, y: int) -> bool:
@@ -174,7 +174,7 @@ def test_comparison_agrees_with_rationals_for_large_weights_and_permuted_ranks(d
     kappa = Fraction(data.draw(st.integers(-5, 200)), 6)
     first = [data.draw(st.integers(0, 400)) for _ in range(count)]
     second = data.draw(st.permutations(first))
-    scale = terms_of(weights, kappa).scale(400)
+    scale = constants_of(weights, kappa).scale(400)
     assert scale is not None
     everything = np.full(count, 400, np.int32)
     ranks = np.array([first, second], np.int32)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from desa_ray.core.inference import holm, minimal_detectable_effect, paired_outcomes, standard_error
-from desa_ray.core.resampling import sign_flip_p
+from desa_ray.core.statistics.inference import holm, minimal_detectable_effect, paired_outcomes, standard_error
+from desa_ray.core.statistics.resampling import sign_flip_p
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from desa_ray.core.mechanism import rr_change, support_retained, turnover
+from desa_ray.core.diagnostics import rr_change, support_retained, turnover
 
 
 def ranking(*documents: int) -> np.ndarray:

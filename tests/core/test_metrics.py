@@ -5,7 +5,7 @@ from math import log2
 import polars as pl
 import pytest
 
-from desa_ray.core.metrics import depth_needed, evaluate, metric_name, parse_measures
+from desa_ray.core.evaluation import depth_needed, evaluate, metric_name, parse_measures
 from desa_ray.errors import DesaError
 
 QRELS = pl.DataFrame(

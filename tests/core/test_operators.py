@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from desa_ray.core.expansion import residual
+from desa_ray.core.dense import residual
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, Scored
+from desa_ray.core.query_text import DENSE_TEXTS, SPARSE_TEXTS, mugi_repeats
 from desa_ray.core.ranking import sparse_order
 from desa_ray.core.reweighting import SPARSE_TERMS
-from desa_ray.core.texts import DENSE_TEXTS, SPARSE_TEXTS, mugi_repeats
 from desa_ray.errors import DesaError
 
 RNG = np.random.default_rng(7)

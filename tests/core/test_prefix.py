@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import desa_ray.core.replay as replay_module
-from desa_ray.core.fusion import fuse_order
-from desa_ray.core.prefix import Selection, best_hits, documents_of, scores_of
+import desa_ray.core.fusion.depth as replay_module
+from desa_ray.core.fusion.depth import replay, replay_prefixes
+from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.ranking import complete_order, sparse_order
-from desa_ray.core.replay import replay, replay_prefixes
+from desa_ray.core.topk import TopK, best_hits, documents_of, scores_of
 from desa_ray.errors import DesaError
 
 
@@ -29,7 +29,7 @@ def scores_with_ties(rng: np.random.Generator, queries: int, documents: int) -> 
 def test_a_prefix_is_the_beginning_of_the_complete_order_whatever_the_blocks(depth, block):
     scores = scores_with_ties(np.random.default_rng(depth), 6, 3000)
     order = complete_order(scores)
-    chosen = Selection(6, depth, 3000)
+    chosen = TopK(6, depth, 3000)
     for first in range(0, 3000, block):
         chosen.add(scores[:, first : first + block], first)
     for row in range(6):
@@ -44,10 +44,10 @@ def test_prefixes_of_groups_merge_to_the_prefix_of_all_in_any_order(depth):
     order = complete_order(scores)
     groups = []
     for first, last in ((2000, 3000), (0, 10), (10, 2000)):
-        group = Selection(5, depth, last - first)
+        group = TopK(5, depth, last - first)
         group.add(scores[:, first:last], first)
         groups.append(group)
-    whole = Selection(5, depth, 3000)
+    whole = TopK(5, depth, 3000)
     for row in range(5):
         for group in groups:
             whole.merge(row, group.keys(row))
@@ -55,10 +55,10 @@ def test_prefixes_of_groups_merge_to_the_prefix_of_all_in_any_order(depth):
 
 
 def test_one_document_and_none():
-    chosen = Selection(1, 5, 0)
+    chosen = TopK(1, 5, 0)
     chosen.add(np.empty((1, 0), np.float32), 0)
     assert chosen.keys(0).size == 0
-    chosen = Selection(1, 5, 1)
+    chosen = TopK(1, 5, 1)
     chosen.add(np.zeros((1, 1), np.float32), 0)
     assert documents_of(chosen.keys(0)).tolist() == [0]
 
@@ -67,7 +67,7 @@ def test_a_score_that_is_no_number_is_refused():
     scores = np.ones((3, 40), np.float32)
     scores[1, 33] = np.nan
     with pytest.raises(DesaError, match="query row 1"):
-        Selection(3, 4, 40).add(scores, 0)
+        TopK(3, 4, 40).add(scores, 0)
     with pytest.raises(DesaError, match="not a number"):
         best_hits(np.arange(40, dtype=np.int32), scores[1], 4)
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from desa_ray.core.anchoring import Scored, product
 from desa_ray.core.operators import SPARSE_OPERATORS
 from desa_ray.core.ranking import sparse_order
 from desa_ray.core.relaxation import relax_count, relax_share
+from desa_ray.core.sparse import Scored, product
 
 score = st.floats(0, 50, width=32)
 

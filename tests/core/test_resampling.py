@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from desa_ray.core.resampling import RESAMPLES, bootstrap_means, interval, sign_flip_p, sign_flip_statistics
+from desa_ray.core.statistics.resampling import RESAMPLES, bootstrap_means, interval, sign_flip_p, sign_flip_statistics
 
 PAPER = (1406, 648, 323, 1000, 300, 50, 49)
 
@@ -107,7 +107,7 @@ def test_the_same_queries_are_drawn_for_every_outcome_and_seeds_decide_everythin
 def test_more_random_numbers_than_fit_one_block_give_the_same_samples(monkeypatch):
     strata = made_up([40])
     whole = bootstrap_means(strata, 100, 3)
-    monkeypatch.setattr("desa_ray.core.resampling.CHUNK", 400)
+    monkeypatch.setattr("desa_ray.core.statistics.resampling.CHUNK", 400)
     assert np.array_equal(bootstrap_means(strata, 100, 3), whole)
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import yaml
 
-from desa_ray.core.inference import holm
+from desa_ray.core.statistics.inference import holm
 from desa_ray.report.names import NDCG, RECALL
 from desa_ray.report.published import SAME, Published
 from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table

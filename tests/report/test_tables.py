@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from desa_ray.core.inference import holm
+from desa_ray.core.statistics.inference import holm
 from desa_ray.report.comparisons import (
     external_table,
     operator_controls_tables,

@@ -10,12 +10,12 @@ from fractions import Fraction
 from math import isqrt
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from desa_ray.core import wide
-from desa_ray.core.compare import NEAR, P, Q, checked, precedes
-from desa_ray.core.cutoffs import CUTOFFS, cut, prefix_tops, renumbered
+from desa_ray.core.fusion import reference
+from desa_ray.core.fusion.cutoffs import CUTOFFS, cut, prefix_tops, renumbered
+from desa_ray.core.fusion.exact import NEAR, P, Q, checked
+from desa_ray.core.fusion.rrf_kernels import fill_ranks, place_ranks, prefix_heads, score_heads, settle
 from desa_ray.core.ranking import radix_sort
 from desa_ray.errors import DesaError
 
@@ -46,7 +46,7 @@ def fuse_order(
         return np.empty(0, np.int32)
     scale = terms.scale(max(channel.size for channel in channels))
     if scale is None:
-        return wide.fuse_order(channels, weights, kappa, m)
+        return reference.fuse_order(channels, weights, kappa, m)
     return _ordered(channels, scale, m)[0]
 
 
@@ -58,7 +58,7 @@ def fuse_with_prefixes(
     k: int,
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> tuple[NDArray[np.int32], list[NDArray[np.int32]]]:
-    """`fuse_order`, and `desa_ray.core.cutoffs.prefix_tops` of the same channels, from one matrix of ranks."""
+    """`fuse_order`, and `desa_ray.core.fusion.cutoffs.prefix_tops` of the same channels, from one matrix of ranks."""
     terms = checked(channels, weights, kappa)
     longest = max(channel.size for channel in channels)
     scale = terms.scale(longest)
@@ -70,7 +70,7 @@ def fuse_with_prefixes(
     heads = cut(channels, max(cutoffs))
     starts = np.cumsum([0, *(head.size for head in heads[:-1])])
     tops = np.full((len(cutoffs), max(k, 0)), -1, np.int32)
-    _tops(np.concatenate(heads), starts, ranks_NC, lengths, scale, tops)
+    prefix_heads(np.concatenate(heads), starts, ranks_NC, lengths, scale, tops)
     return order, [top[top >= 0] for top in tops]
 
 
@@ -81,7 +81,7 @@ def fuse_prefixes(
     k: int,
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> list[NDArray[np.int32]]:
-    """`desa_ray.core.cutoffs.prefix_tops` of this fusion; costs what the prefixes hold, not the collection."""
+    """`desa_ray.core.fusion.cutoffs.prefix_tops` of this fusion; costs what the prefixes hold, not the collection."""
     numbers, small = renumbered(cut(channels, max(cutoffs, default=0)))
     return [numbers[top] for top in fuse_with_prefixes(small, weights, kappa, 0, k, cutoffs)[1]]
 
@@ -96,7 +96,7 @@ def rank_matrix(channels: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     documents = 1 + max(int(channel.max(initial=-1)) for channel in channels)
     ranks_NC = np.zeros((documents, len(channels)), np.int32)
     for c, channel in enumerate(channels):
-        _refuse(c, _place(ranks_NC, c, _frozen(channel)) if channel.min(initial=0) >= 0 else int(channel.min()))
+        _refuse(c, place_ranks(ranks_NC, c, _frozen(channel)) if channel.min(initial=0) >= 0 else int(channel.min()))
     return ranks_NC
 
 
@@ -111,7 +111,7 @@ def _ordered(
         ranks_NC, scores_N = _ranked(channels, scale)
         documents = _above(scores_N, m)
     order = _descending(documents, scores_N)
-    _settle(order, scores_N, np.array([channel.size for channel in channels], np.int32), ranks_NC, scale)
+    settle(order, scores_N, np.array([channel.size for channel in channels], np.int32), ranks_NC, scale)
     return order[:m], ranks_NC
 
 
@@ -126,7 +126,7 @@ def _heads(
         sizes = np.array([head.size for head in heads], np.int32)
         found = np.empty(sizes.sum(), np.int32)
         found = found[
-            : _score(np.concatenate(heads), np.cumsum(sizes) - sizes, sizes, ranks_NC, scale, scores_N, found)
+            : score_heads(np.concatenate(heads), np.cumsum(sizes) - sizes, sizes, ranks_NC, scale, scores_N, found)
         ]
         scores = scores_N[found]
         unread = [c for c, channel in enumerate(channels) if channel.size > length]
@@ -158,51 +158,8 @@ def _ranked(
     ranks_NC, scores_N = np.zeros((documents, len(channels)), np.int32), np.zeros(documents)
     for c, channel in enumerate(channels):
         fits = channel.min(initial=0) >= 0
-        _refuse(c, _fill(ranks_NC, scores_N, c, _frozen(channel), scale) if fits else int(channel.min()))
+        _refuse(c, fill_ranks(ranks_NC, scores_N, c, _frozen(channel), scale) if fits else int(channel.min()))
     return ranks_NC, scores_N
-
-
-@njit(cache=True, nogil=True)
-def _place(ranks_NC, c, channel):
-    """Writes the ranks of one channel; returns a document that it holds twice, else None."""
-    for i in range(channel.size):
-        if ranks_NC[channel[i], c] > 0:
-            return channel[i]
-        ranks_NC[channel[i], c] = i + 1
-    return None
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _score(items, starts, sizes, ranks_NC, scale, scores_N, found):
-    """Scores each document of the channels' heads; lists them in `found` and returns how many there are."""
-    count = 0
-    for first in range(starts.size):
-        for i in range(starts[first], starts[first] + sizes[first]):
-            document, score, passed = items[i], 0.0, False
-            for c in range(starts.size):
-                rank = ranks_NC[document, c]
-                if rank > 0:
-                    passed |= c < first and rank <= sizes[c]
-                    score += float(scale[c]) / float(scale[P] + scale[Q] * rank)
-            if not passed:
-                scores_N[document] = score
-                found[count] = document
-                count += 1
-    return count
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _fill(ranks_NC, scores_N, c, channel, scale):
-    """Writes the ranks of one channel and adds its shares; returns a document that it holds twice, else None."""
-    weight, denominator, q = float(scale[c]), float(scale[P]), float(scale[Q])
-    for i in range(channel.size):
-        document = channel[i]
-        if ranks_NC[document, c] > 0:
-            return document
-        ranks_NC[document, c] = i + 1
-        denominator += q
-        scores_N[document] += weight / denominator
-    return None
 
 
 def _above(scores_N: NDArray[np.float64], m: int) -> NDArray[np.int32]:
@@ -220,64 +177,3 @@ def _descending(documents: NDArray[np.int32], scores_N: NDArray[np.float64]) -> 
     order = np.empty_like(by_low)
     radix_sort((bits >> np.uint64(32)).astype(np.uint32)[by_low], by_low, order)
     return documents[order]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _tops(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
-    """Fills in the best documents under each cutoff: all that are within it pass by, the best are kept sorted.
-
-    `items[starts[c] :]` begins with channel c.
-    """
-    k, channels = tops_LK.shape[1], starts.size
-    longest = 0
-    for c in range(channels):
-        longest = max(longest, lengths_LC[:, c].max())
-    shares = np.empty((channels, longest + 1))
-    for c in range(channels):
-        denominator = float(scale[P])
-        for rank in range(1, longest + 1):
-            denominator += scale[Q]
-            shares[c, rank] = scale[c] / denominator
-    scores = np.zeros(k)
-    for cutoff in range(lengths_LC.shape[0]):
-        lengths, top = lengths_LC[cutoff], tops_LK[cutoff]
-        held = 0
-        for first in range(channels):
-            for place in range(lengths[first]):
-                document = np.int64(items[starts[first] + place])
-                score, passed = 0.0, False
-                for c in range(channels):
-                    rank = ranks_NC[document, c]
-                    if 0 < rank <= lengths[c]:
-                        if c < first:
-                            passed = True
-                            break
-                        score += shares[c, rank]
-                if passed or (held == k and (k == 0 or score < scores[k - 1] * (1 - NEAR))):
-                    continue
-                j = held
-                while j > 0 and score >= scores[j - 1] * (1 - NEAR):
-                    if not precedes(document, np.int64(top[j - 1]), lengths, lengths, ranks_NC, scale):
-                        break
-                    j -= 1
-                if j == k:
-                    continue
-                held = min(held + 1, k)
-                for i in range(held - 1, j, -1):
-                    top[i], scores[i] = top[i - 1], scores[i - 1]
-                top[j], scores[j] = document, score
-
-
-@njit(cache=True, nogil=True)
-def _settle(order, scores_N, lengths, ranks_NC, scale):
-    """Insertion sort by the exact order; moves only among neighbours whose float scores are within 1e-12."""
-    for i in range(1, order.size):
-        j = i
-        while j > 0:
-            before, after = np.int64(order[j - 1]), np.int64(order[j])
-            if scores_N[before] > scores_N[after] * (1 + NEAR):
-                break
-            if precedes(before, after, lengths, lengths, ranks_NC, scale):
-                break
-            order[j - 1], order[j] = after, before
-            j -= 1

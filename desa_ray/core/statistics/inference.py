@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from desa_ray.core.resampling import RESAMPLES, bootstrap_means, interval, sign_flip_p
+from desa_ray.core.statistics.resampling import RESAMPLES, bootstrap_means, interval, sign_flip_p
 
 TIE = 1e-12
 

@@ -7,10 +7,10 @@ bisection. Conditions have numbers: i < K-1 says that top[i] precedes top[i+1], 
 wholly unread document, K + y that it precedes document y. A document that nobody had read when condition K-1 became
 true never needs a condition of its own.
 
-A step is a state: how many items of each channel are read. Legend as in `desa_ray.core.compare`; P is the length of the
-channels' prefixes that a kernel sees; `chosen_N` equals the base where a document is among the K best; `top` holds
-those, best first, and `low_K` their lower bounds, up to rounding. `low_N` is what every document has gained so far; of
-two channels it is empty, because two ranks are summed as fast.
+A step is a state: how many items of each channel are read. Legend as in `desa_ray.core.fusion.exact`; P is the length
+of the channels' prefixes that a kernel sees; `chosen_N` equals the base where a document is among the K best; `top`
+holds those, best first, and `low_K` their lower bounds, up to rounding. `low_N` is what every document has gained so
+far; of two channels it is empty, because two ranks are summed as fast.
 
 The arrays over documents are never cleared, as that takes as long as filling them: what is not above the base
 (`scale[BASE]`) is left from earlier replays, whose base was lower.
@@ -19,7 +19,7 @@ The arrays over documents are never cleared, as that takes as long as filling th
 import numpy as np
 from numba import njit
 
-from desa_ray.core.compare import BASE, NEAR, P, Q, precedes
+from desa_ray.core.fusion.exact import BASE, NEAR, P, Q, precedes
 
 READS, SEEN, GIVEN, LENGTHS = range(4)  # rows of the state
 TOO_SHORT = -1  # status: the prefixes ended before the top K was certain

@@ -1,10 +1,10 @@
 """Exact comparison of fused scores: floats decide what is clear, wide integers decide what is close.
 
 F(d) = sum of w_c / (kappa + rank_c(d)) (SPEC section 6). Times a common factor this is a sum of W_c / (p + q rank) with
-integers W, p, q, which `Terms` finds. Two such sums can be equal, or differ by less than a float64 notices, so
+integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or differ by less than a float64 notices, so
 `precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as many digits as
-the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `Terms` refuses weights
-and denominators of 2^31 and more; such channels go to `desa_ray.core.wide`.
+the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `RrfConstants` refuses
+weights and denominators of 2^31 and more; such channels go to `desa_ray.core.fusion.reference`.
 
 Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in channel c from 1, and
 0 or less means not there or not read yet; `seen[c]` items of channel c count as read.
@@ -24,10 +24,10 @@ NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
 BITS = 31  # of an integer that the kernels take
 MAX_CHANNELS = 64
 KEPT = 1 << 20  # numbers in the largest table of shares that is kept
-BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `Terms.scale` returns
+BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `RrfConstants.scale` returns
 
 
-class Terms:
+class RrfConstants:
     """Weights and a kappa that can be fused with: their integers W, p and q, and what follows from those.
 
     Arrays that are given out are shared and not to be written to.
@@ -80,24 +80,24 @@ class Terms:
         return np.array([*self._integers, 0, self._p, self._q, digits], np.int64)
 
 
-_last: Terms | None = None  # those of the last call: query after query has the same
+_last: RrfConstants | None = None  # those of the last call: query after query has the same
 
 
-def terms_of(weights: Sequence[Fraction], kappa: Fraction) -> Terms:
+def constants_of(weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
     """The terms, after refusing what S2 of SPEC section 6 excludes."""
     global _last
     terms, weights = _last, tuple(weights)
     if terms is None or terms.weights != weights or terms.kappa != kappa:
-        terms = _last = Terms(weights, kappa)
+        terms = _last = RrfConstants(weights, kappa)
     return terms
 
 
-def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> Terms:
+def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
     """Refuses what S1 and S2 of SPEC section 6 exclude (repeated documents are noticed while reading)."""
     if not channels or len(channels) != len(weights):
         raise DesaError(f"{len(channels)} channels with {len(weights)} weights", mend="give one weight a channel")
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)
-    return terms_of(weights, kappa)
+    return constants_of(weights, kappa)
 
 
 @njit(cache=True, nogil=True)

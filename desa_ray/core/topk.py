@@ -4,7 +4,7 @@ A scored document is one 64-bit key: 32 bits that ascend where float32 scores de
 ascending keys are the ranking, ties included, and a prefix is the smallest keys. Blocks of documents may come in any
 order, from any shard or machine: what each keeps is enough, and prefixes of parts merge by keeping the smallest again.
 
-Selection looks at every score once and compares it with a threshold, the worst key kept so far; all documents at or
+`TopK` looks at every score once and compares it with a threshold, the worst key kept so far; all documents at or
 above it are kept, in a buffer of twice the prefix, which is cut back to the prefix whenever it is full.
 
 Legend: Q queries, n documents of a block, M keys of a buffer.
@@ -20,7 +20,7 @@ Keys = NDArray[np.uint64]
 EVERYTHING = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-class Selection:
+class TopK:
     """The `depth` best documents of each of Q queries, gathered block by block."""
 
     def __init__(self, queries: int, depth: int, documents: int):
@@ -55,7 +55,7 @@ class Selection:
         return count >= 0
 
     def merge(self, row: int, keys: Keys) -> None:
-        """Takes in what another selection kept of other documents for the query of this row."""
+        """Takes in what another `TopK` kept of other documents for the query of this row."""
         both = np.sort(np.concatenate([self._keys_QM[row, : self._counts_Q[row]], keys]))[: self.depth]
         self._keys_QM[row, : both.size] = both
         self._counts_Q[row] = both.size

@@ -1,7 +1,21 @@
-"""Replay: how deep every channel must be read until the ordered top K is certain (SPEC section 6, S1-S12).
+"""The certification depth: how far each ranking must be read to prove the ordered top K (SPEC section 6, S1-S12).
 
-Most replays stop after a few thousand items of lists of hundreds of thousands, so the kernels see prefixes of the lists
-first and longer ones only if those do not suffice.
+The rule. C ranked lists (channels) with weights w_c are read from the top. After reading l_c items of channel c, the
+most that an unread item of it can still contribute is
+
+    u_c(l_c) = w_c / (kappa + l_c + 1)        while the channel has unread items, else 0.
+
+For every document d the ranks read so far give a lower bound LB(d), the sum of its known contributions, and an upper
+bound UB(d) = LB(d) plus u_c of every channel where d was not read. A document that was read nowhere has the upper bound
+sum of u_c. The ordered top K is certified as soon as K documents were read such that each one's lower bound is above
+the next one's upper bound, and the last one's lower bound is above the upper bound of every other document, read or
+unread (ties are decided by document number, which an unread document does not show). The check comes before the first
+read and after every single one; the next item is read from the channel with the largest u_c, the first one of equals.
+The depths are the l_c at which the reading stops. No rule that reads less can be right for all lists.
+
+`desa_ray.core.fusion.reference` states the same in a few lines of exact rationals. Here it is fast: most replays stop
+after a few thousand items of lists of hundreds of thousands, so the kernels see prefixes of the lists first and longer
+ones only if those do not suffice.
 """
 
 import threading
@@ -13,11 +27,11 @@ from operator import eq
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core import wide
-from desa_ray.core.certify import BROKEN, GIVEN, LENGTHS, SEEN, TOO_NARROW, TOO_SHORT, certify
-from desa_ray.core.compare import BASE, Terms, checked
-from desa_ray.core.cutoffs import renumbered
-from desa_ray.core.fusion import fuse_order
+from desa_ray.core.fusion import reference
+from desa_ray.core.fusion.cutoffs import renumbered
+from desa_ray.core.fusion.depth_kernels import BROKEN, GIVEN, LENGTHS, SEEN, TOO_NARROW, TOO_SHORT, certify
+from desa_ray.core.fusion.exact import BASE, RrfConstants, checked
+from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.errors import DesaError
 
 FIRST_PREFIX = 4096  # items of each channel that are looked at first; then four times as many, and so on
@@ -120,7 +134,7 @@ def replay(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], k
     if top.size < k and (known or total == 0):
         return _stopped(sizes, sizes, top)
     if scale is None:
-        return _stopped(wide.stop(channels, weights, kappa, top), sizes, top)
+        return _stopped(reference.certified_state(channels, weights, kappa, top), sizes, top)
     found = _certified(channels, sizes, sizes, terms, scale, top, known)
     assert found is not None, "complete lists always certify"
     return found
@@ -166,7 +180,7 @@ def _certified(
     channels: Sequence[NDArray[np.int32]],
     sizes: Sequence[int],
     lengths: Sequence[int],
-    terms: Terms,
+    terms: RrfConstants,
     scale: NDArray[np.int64],
     top: NDArray[np.int32],
     known: bool,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pytrec_eval import RelevanceEvaluator
 
-# Measure, as trec_eval spells it -> column of the records. Read from trec_eval itself, which `desa_ray.core.metrics`
+# Measure, as trec_eval spells it -> column of the records. Read from trec_eval itself, which `desa_ray.core.evaluation`
 # reaches through ir_measures: that makes an object of every value, and there are some cutoffs a query.
 CUT_MEASURES = {"ndcg_cut_10": "cut_ndcg_at_10", "recall_20": "cut_recall_at_20"}
 
@@ -18,7 +18,7 @@ def cut_scores(
         queries: query ids, each once.
         tops: for every query the documents on top, best first, a cutoff each. Most cutoffs share theirs; such a top is
             scored once.
-        grades: as from `desa_ray.core.metrics.positive_grades`.
+        grades: as from `desa_ray.core.evaluation.positive_grades`.
     """
     names = [
         {tuple(top): f"{place} {query}" for place, top in enumerate(own)}

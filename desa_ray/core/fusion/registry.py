@@ -7,10 +7,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core import exp4fuse, fusion
-from desa_ray.core import replay as rrf
-from desa_ray.core.cutoffs import prefix_tops
-from desa_ray.core.replay import Replay
+from desa_ray.core.fusion import depth, exp4fuse, rrf
+from desa_ray.core.fusion.cutoffs import prefix_tops
+from desa_ray.core.fusion.depth import Replay
 
 __all__ = ["FUSIONS", "Fusion"]
 
@@ -50,6 +49,6 @@ def _exp4fuse_both(
 
 
 FUSIONS: dict[str, Fusion] = {
-    "rrf": Fusion(fusion.fuse_order, rrf.replay, fusion.fuse_prefixes, fusion.fuse_with_prefixes),
+    "rrf": Fusion(rrf.fuse_order, depth.replay, rrf.fuse_prefixes, rrf.fuse_with_prefixes),
     "exp4fuse": Fusion(exp4fuse.fuse_order, exp4fuse.replay, _exp4fuse_tops, _exp4fuse_both),
 }

@@ -17,6 +17,11 @@ from desa_ray.errors import DesaError
 Lists = Sequence[NDArray[np.int32]]
 
 
+def unread_bound(weight: Fraction, kappa: Fraction, read: int) -> Fraction:
+    """u_c(L) = w_c / (kappa + L + 1): the most that an item of a channel contributes when L items of it are read."""
+    return weight / (kappa + read + 1)
+
+
 def fuse_order(channels: Lists, weights: Sequence[Fraction], kappa: Fraction, m: int) -> NDArray[np.int32]:
     """As `desa_ray.core.fusion.fuse_order`, for checked arguments."""
     scores: dict[int, Fraction] = {}
@@ -28,7 +33,9 @@ def fuse_order(channels: Lists, weights: Sequence[Fraction], kappa: Fraction, m:
     return np.array(sorted(scores, key=lambda document: (-scores[document], document))[:m], np.int32)
 
 
-def stop(channels: Lists, weights: Sequence[Fraction], kappa: Fraction, topk: NDArray[np.int32]) -> list[int]:
+def certified_state(
+    channels: Lists, weights: Sequence[Fraction], kappa: Fraction, topk: NDArray[np.int32]
+) -> list[int]:
     """Items read of each channel at the first step that certifies `topk`, the first K >= 1 of the complete order."""
     ranks = [{document: rank for rank, document in enumerate(channel.tolist(), 1)} for channel in channels]
     candidates, union = topk.tolist(), set().union(*ranks)
@@ -39,7 +46,7 @@ def stop(channels: Lists, weights: Sequence[Fraction], kappa: Fraction, topk: ND
         if step == len(states) - 1:
             return True
         unread = [
-            weight / (kappa + count + 1) if count < len(channel) else Fraction(0)
+            unread_bound(weight, kappa, count) if count < len(channel) else Fraction(0)
             for channel, weight, count in zip(channels, weights, seen, strict=True)
         ]
 
@@ -71,7 +78,7 @@ def _reading(lengths: tuple[int, ...], weights: Sequence[Fraction], kappa: Fract
     states = [tuple(seen)]
     for _ in range(sum(lengths)):
         open_channels = [c for c, length in enumerate(lengths) if seen[c] < length]
-        largest = max(open_channels, key=lambda c: (weights[c] / (kappa + seen[c] + 1), -c))
+        largest = max(open_channels, key=lambda c: (unread_bound(weights[c], kappa, seen[c]), -c))
         seen[largest] += 1
         states.append(tuple(seen))
     return states

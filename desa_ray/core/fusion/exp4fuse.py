@@ -10,7 +10,7 @@ is still open and did not show it yet, and counts those lists too. Reading only 
 other, so the depths are sound, as for RRF. The reading order is RRF's, by w / (kappa + next rank).
 
 Exactness: float64 decides what differs by more than a relative 1e-12, rationals the rest. Plain numpy, a millisecond a
-query for lists of some thousand documents: meant for comparison rows. Legend as in `desa_ray.core.compare`.
+query for lists of some thousand documents: meant for comparison rows. Legend as in `desa_ray.core.fusion.exact`.
 """
 
 from bisect import bisect_left
@@ -22,9 +22,9 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.compare import NEAR, checked
-from desa_ray.core.fusion import rank_matrix
-from desa_ray.core.replay import Replay
+from desa_ray.core.fusion.depth import Replay
+from desa_ray.core.fusion.exact import NEAR, checked
+from desa_ray.core.fusion.rrf import rank_matrix
 from desa_ray.errors import DesaError
 
 BONUS = 10  # a list adds 1/10 to the factor

@@ -1,0 +1,1 @@
+"""Fusion of ranked lists: the exact fused order, and the certification depth that proves its head."""
