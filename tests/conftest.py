@@ -63,7 +63,7 @@ def _unit(file: str) -> str:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with golden cases, collections and published numbers; tests that need it skip where it is absent."""
+    """The folder with collections and the paper's text; tests that need it skip where it is absent."""
     folder = Path(os.environ.get("DESA_SHARED", REPOSITORY.parent / "shared"))
     if not folder.is_dir():
         pytest.skip(f"reference material not found: set DESA_SHARED (looked in {folder.name})")

@@ -14,10 +14,11 @@ import desa_ray
 from desa_ray.data.trec import read_run
 from desa_ray.errors import DesaError
 from jobs.fuse import main
+from tests.reference import GOLDEN
 
 
-def test_golden_cases_through_the_public_function(shared):
-    for path in sorted((shared / "golden").glob("*.json")):
+def test_golden_cases_through_the_public_function():
+    for path in GOLDEN:
         case = json.loads(path.read_text(encoding="utf-8"))
         expected = case["expected"]
         result = desa_ray.fuse(case["channels"], weights=case["weights"], kappa=case["kappa"], k=case["K"])

@@ -15,6 +15,7 @@ from desa_ray.core.fusion.depth import replay
 from desa_ray.core.fusion.exact import constants_of, precedes
 from desa_ray.core.fusion.rrf import exact_score, fuse_order, rank_matrix
 from desa_ray.errors import DesaError
+from tests.reference import GOLDEN
 
 KAPPAS = [Fraction(x) for x in ("-1/2", "-9/10", "0", "1/3", "1", "2", "5/2", "20", "60")]
 WIDE_KAPPAS = [Fraction(x) for x in ("123456789012/7", "1/100000000000", "-99999999999/100000000000")]
@@ -35,12 +36,9 @@ def cases(draw, kappas=tuple(KAPPAS)):
     return channels, weights, draw(st.sampled_from(kappas)), draw(st.integers(0, size + 2))
 
 
-def golden_files(shared):
-    return sorted((shared / "golden").glob("*.json"))
-
-
-def test_golden_order_scores_topk_depths_exhausted_and_steps(shared):
-    for path in golden_files(shared):
+def test_golden_order_scores_topk_depths_exhausted_and_steps():
+    assert len(GOLDEN) == 41
+    for path in GOLDEN:
         case = json.loads(path.read_text(encoding="utf-8"))
         expected = case["expected"]
         ids = sorted(set().union(*case["channels"]), key=str.encode)

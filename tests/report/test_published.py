@@ -12,14 +12,15 @@ from desa_ray.report.names import NDCG, RECALL
 from desa_ray.report.published import SAME, Published
 from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table
 from desa_ray.report.study import Study
+from tests.reference import REFERENCE
 from tests.report.made_up import cell, study_records
 
 SHORT = {"ndcg@10": "ndcg_at_10", "recall@20": "recall_at_20", "l_dense": "depth_dense", "l_sparse": "depth_sparse"}
 
 
 @pytest.fixture(scope="module")
-def printed(shared) -> dict:
-    return json.loads((shared / "paper" / "published.json").read_text(encoding="utf-8"))
+def printed() -> dict:
+    return json.loads((REFERENCE / "published.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
