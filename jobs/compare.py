@@ -1,6 +1,7 @@
 """Compare TREC runs with the paper's statistics: `desa compare a.trec b.trec --qrels Q`."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import numpy as np
 import polars as pl
 from rich.console import Console
 
-from desa_ray.core.evaluation import evaluate, parse_measures
+from desa_ray.core.evaluation import check_grades, evaluate, parse_measures
 from desa_ray.core.statistics.inference import paired_outcomes
 from desa_ray.core.statistics.resampling import RESAMPLES
 from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.errors import DesaError
+from desa_ray.lines import shown
 from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows
 from desa_ray.report.names import Outcome
 from desa_ray.report.render import rich_table
@@ -31,7 +33,9 @@ def main(argv: list[str]) -> int:
         raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
     parse_measures(arguments.measures)
     runs = dict(zip(run_names(arguments.runs), (read_run(path) for path in arguments.runs), strict=True))
-    values = run_values(runs, read_qrels(arguments.qrels), arguments.measures)
+    qrels = read_qrels(arguments.qrels)
+    check_grades(arguments.measures, qrels, str(arguments.qrels))
+    values = run_values(runs, qrels, arguments.measures)
     tables = compare_tables(values, arguments.measures, arguments.resamples, arguments.seed)
     console = Console(width=None if Console().is_terminal else 160)
     for table in tables:
@@ -51,12 +55,18 @@ def run_values(
     judged = qrels.filter(pl.col("grade") > 0)["query_id"].unique().sort().to_list()
     if not judged:
         raise DesaError("no query has a positive judgment", where="--qrels")
+    documents = set(qrels["doc_id"])
     found = {}
     for name, run in runs.items():
         if not any(query in run for query in judged):
             raise DesaError(
                 "has none of the judged queries", where=f"run {name}", mend="are run and qrels of one kind?"
             )
+        retrieved = set().union(*run.values())
+        if documents.isdisjoint(retrieved):
+            examples = f"{shown(min(retrieved))} there, {shown(min(documents))} in the judgments"
+            what = f"not one of its {len(retrieved)} documents is judged for any query: {examples}"
+            raise DesaError(what, where=f"run {name}", mend="use the qrels of the collection that the run is of")
         if lacking := sum(query not in run for query in judged):
             note(f"{name} lacks {lacking} of {len(judged)} judged queries: they score 0")
         if further := sum(query not in set(judged) for query in run):
@@ -87,6 +97,11 @@ def compare_tables(
         notes = [f"{resamples} bootstrap samples and sign flips, seed {seed}; Holm over the measures of each pair"]
         tables.append(Table("effects", f"{first}: paired tests", columns, effects, notes))
     return tables
+
+
+def measure_names(text: str) -> list[str]:
+    """Names between commas; a comma within brackets belongs to its measure."""
+    return re.split(r",(?![^(]*\))", text)
 
 
 def _mean(values: pl.Series) -> float:
@@ -120,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--measures",
-        type=lambda text: text.split(","),
+        type=measure_names,
         default=list(MEASURES),
         metavar="M,M",
         help=f"names of ir_measures, with commas ({','.join(MEASURES)})",

@@ -1,28 +1,50 @@
-"""Effectiveness by ir_measures: a measure is its name, nDCG@10 and R@20 as any other (SPEC section 8).
+"""Effectiveness: a measure is its ir_measures name, nDCG@10 and R@20 as any other (SPEC section 8).
 
-trec_eval holds scores in float32 and breaks ties by descending id, so it is given -rank, which never ties.
+Values come from trec_eval where it is right for every id and grade, else from `desa_ray.core.plain_measures`; every
+other measure is refused by name. trec_eval holds scores in float32 and breaks ties by descending id, so it is given
+-rank, which never ties.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import ir_measures
 import polars as pl
 from ir_measures.measures import Measure
+from pytrec_eval import RelevanceEvaluator
 
+from desa_ray.core.plain_measures import ERR_SCALE, MOST_EXPONENTIAL, PLAIN
 from desa_ray.errors import DesaError, listed
 
 EXAMPLES = ("nDCG@10", "R@20", "R@1000", "AP", "RR@10", "P@5", "P(rel=2)@5", "Success@5", "Judged@20")
 RECORD_NAMES = {"R": "recall"}
 SCHEMA = pl.Schema({"query_id": pl.String, "measure": pl.String, "value": pl.Float64})
+MAX_NAME = 500
+
+# What trec_eval calls the measures that are its own. nDCG is plain where it has gains of its own.
+TREC_EVAL = {
+    "P": "P_{cutoff}",
+    "R": "recall_{cutoff}",
+    "AP": "map_cut_{cutoff}",
+    "nDCG": "ndcg_cut_{cutoff}",
+    "Success": "success_{cutoff}",
+    "Rprec": "Rprec",
+    "Bpref": "bpref",
+    "SetP": "set_P",
+    "SetR": "set_recall",
+    "SetF": "set_F",
+    "SetAP": "set_map",
+}
+WHOLE = {"AP": "map", "nDCG": "ndcg"}  # without a cutoff
 
 
 def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
-    """Name -> measure, each computable here.
+    """Name -> measure, each computable here for every id and every grade that `grade_limits` allows.
 
     Raises:
-        DesaError: a name that ir_measures does not know, or cannot compute with what is installed; two names with one
+        DesaError: a name that ir_measures does not know, or a measure that is not computed here; two names with one
             metric name, such as R@20 and Recall@20.
     """
     parsed = {name: _parsed(name) for name in names}
@@ -36,20 +58,85 @@ def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
 
 @lru_cache(maxsize=1024)
 def _parsed(name: str) -> Measure:
-    problem = ""
     try:
+        if len(name) > MAX_NAME:
+            raise ValueError(f"it is longer than {MAX_NAME} characters")
         measure = ir_measures.parse_measure(name)
-        if measure.params.get("cutoff", 1) < 1:
-            problem = "its cutoff is below 1"
-        elif max((n for n in measure.params.values() if isinstance(n, int)), default=0) >= 2**31:
-            problem = "a number in it is huge"
-        elif not ir_measures.DefaultPipeline.supports(measure):
-            problem = "nothing installed computes it"
-    except (NameError, ValueError, AssertionError, TypeError) as error:  # what ir_measures raises for a wrong name
+        measure.validate_params()
+        problem = _refused(measure)
+    except (NameError, ValueError, AssertionError, TypeError, AttributeError, SyntaxError) as error:
         problem = re.sub(r"invalid param (\w+)=<object object.*", r"it needs a value for \1", str(error))
+    except (RecursionError, MemoryError):
+        problem = "it is nested too deeply"
     if problem:
-        raise DesaError(f"measure {name!r}: {problem}", mend=f"use a name of ir_measures such as {listed(EXAMPLES)}")
+        raise DesaError(
+            f"measure {name[:MAX_NAME]!r}: {' '.join(problem.split())}",
+            mend=f"use a name of ir_measures such as {listed(EXAMPLES)}",
+        )
     return measure
+
+
+def _refused(measure: Measure) -> str:
+    """Why a measure has no value here; empty for one that has."""
+    params = measure.params
+    numbers = {name: value for name, value in params.items() if type(value) in (int, float)}
+    gains = params.get("gains", {})
+    if measure.NAME not in {*TREC_EVAL, *PLAIN}:
+        return f"{measure.NAME} is not computed here"
+    if any(isinstance(value, bool) for name, value in params.items() if name in ("cutoff", "rel")):
+        return "True and False are no numbers"
+    if numbers.get("cutoff", 1) < 1:
+        return "its cutoff is below 1"
+    if numbers.get("rel", 1) < 1:
+        return "its rel is below 1, and grades below 1 count as not relevant"
+    if any(value >= 2**31 for value in numbers.values()):
+        return "a number in it is huge"
+    if measure.NAME == "SetF" and numbers.get("beta", 1) != 1:
+        return "trec_eval's beta is not that of the F measure, so only beta=1.0 is computed"
+    if not 0 <= numbers.get("recall", 0) <= 1:
+        return "its recall is not between 0 and 1"
+    if not 0 < numbers.get("p", 0.5) < 1:
+        return "its p is not between 0 and 1"
+    if "gains" in params and params.get("dcg") == "exp-log2":
+        return "it has a gains mapping and exponential gain"
+    if not all(type(n) is int and 0 <= n < 2**31 for pair in gains.items() for n in pair):
+        return "its gains do not map whole numbers to whole numbers, all from 0"
+    return ""
+
+
+def grade_limits(names: Iterable[str]) -> dict[str, int]:
+    """Measure -> the highest grade that it has a value for, where there is one."""
+    found: dict[str, int] = {}
+    for name, measure in parse_measures(names).items():
+        if measure.NAME == "ERR":
+            found[name] = ERR_SCALE
+        elif measure.params.get("dcg") == "exp-log2":
+            found[name] = MOST_EXPONENTIAL
+    return found
+
+
+def check_grades(names: Iterable[str], qrels: pl.DataFrame, where: str = "") -> None:
+    """Raises `DesaError` where a judgment (columns `query_id`, `doc_id`, `grade`) is above what a measure takes."""
+    for name, limit in grade_limits(names).items():
+        above = qrels.filter(pl.col("grade") > limit)
+        if above.height:
+            query, document, grade = above.select("query_id", "doc_id", "grade").row(0)
+            what = f"measure {name!r} takes grades up to {limit}, and {above.height} are above it"
+            raise DesaError(
+                f"{what}: query {query[:80]!r}, document {document[:80]!r}, grade {grade}",
+                where=where,
+                mend="leave the measure out, or map the grades to a smaller scale",
+            )
+
+
+def computed_plainly(names: Iterable[str]) -> bool:
+    """Whether one of the measures is computed here and not by trec_eval."""
+    return any(_is_plain(measure) for measure in parse_measures(names).values())
+
+
+def _is_plain(measure: Measure) -> bool:
+    own_gain = measure.params.get("dcg") == "exp-log2" or "gains" in measure.params
+    return measure.NAME in PLAIN and (measure.NAME != "nDCG" or own_gain)
 
 
 def depth_needed(names: Iterable[str]) -> int | None:
@@ -79,13 +166,18 @@ def evaluate(qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measure
     Args:
         qrels: columns `query_id`, `doc_id`, `grade`; grades <= 0 count as 0.
         rankings: query id -> document ids, best first, without repeats. Queries without a positive judgment are left
-            out; a judged query whose ranking is empty scores the measure's default, 0. Judged queries that are no key
-            here are not evaluated.
+            out; a judged query whose ranking is empty scores 0 (but NumQ 1, and NumRel what there is to find). Judged
+            queries that are no key here are not evaluated.
         measures: names as in `parse_measures`.
 
     Returns:
         Columns `query_id`, `measure` (as named in `measures`), `value`, sorted by the first, then as `measures`.
+
+    Raises:
+        DesaError: as `parse_measures` and `check_grades`.
     """
+    measures = list(measures)
+    check_grades(measures, qrels)
     values = scored(positive_grades(qrels, list(rankings)), rankings, measures)
     return pl.DataFrame([(*place, value) for place, value in values.items()], SCHEMA, orient="row")
 
@@ -108,18 +200,41 @@ def scored(
         grades: as from `positive_grades`; one query may stand there under several names.
     """
     parsed = parse_measures(measures)
-    if not grades or not parsed:
-        return {}
+    for name, limit in grade_limits(parsed).items():
+        assert all(grade <= limit for own in grades.values() for grade in own.values()), f"unchecked grades: {name}"
+    columns = {
+        name: _plain_values(measure, grades, rankings) if _is_plain(measure) else {} for name, measure in parsed.items()
+    }
+    by_call: dict[tuple[int, bool], dict[str, str]] = {}  # trec_eval has one relevance level a call
+    for name, measure in parsed.items():
+        if not _is_plain(measure):
+            key = 1 if measure.NAME == "nDCG" else measure.params.get("rel", 1)
+            by_call.setdefault((key, measure.params.get("judged_only", False)), {})[name] = _trec_name(measure)
     run = {
         query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
         for query in grades
         if len(rankings[query])
     }
-    wanted = list(dict.fromkeys(parsed.values()))
-    spelled = {id(measure): str(measure) for measure in wanted}  # a measure hashes by its spelling, made anew each time
-    values: dict[tuple[str, str], float] = {}
-    for metric in ir_measures.iter_calc(wanted, grades, run):
-        text = spelled.get(id(metric.measure)) or str(metric.measure)
-        values[metric.query_id, text] = float(metric.value)
-    names = {name: str(measure) for name, measure in parsed.items()}
-    return {(query, name): values[query, text] for query in sorted(grades) for name, text in names.items()}
+    for (rel, judged_only), own in by_call.items():
+        evaluator: Any = RelevanceEvaluator(
+            grades, set(own.values()), relevance_level=rel, judged_docs_only_flag=judged_only
+        )
+        found = evaluator.evaluate(run) if run else {}
+        for name, spelled in own.items():
+            columns[name] = {query: float(values[spelled]) for query, values in found.items()}
+    return {(query, name): columns[name].get(query, 0.0) for query in sorted(grades) for name in parsed}
+
+
+def _plain_values(
+    measure: Measure, grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    compute = PLAIN[str(measure.NAME)]
+    return {query: compute(rankings[query], own, **measure.params) for query, own in grades.items()}
+
+
+def _trec_name(measure: Measure) -> str:
+    if measure.NAME == "SetP" and measure.params.get("relative"):
+        return "set_relative_P"
+    cutoff = measure.params.get("cutoff")
+    spelled = WHOLE.get(str(measure.NAME), "") if cutoff is None else ""
+    return spelled or TREC_EVAL[str(measure.NAME)].format(cutoff=cutoff)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
-from desa_ray.core.evaluation import parse_measures
+from desa_ray.core.evaluation import check_grades, computed_plainly, grade_limits, parse_measures
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.query_text import AS_DOCUMENT, TEXT_OPTIONS
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.collection import CollectionStages, collection_stages, record_stage
+from desa_ray.pipeline.collection import CollectionStages, collection_stages, read_rows, record_stage
 from desa_ray.pipeline.dense_ranking import DenseRankingWork
 from desa_ray.pipeline.execute import Quiet, present, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
@@ -109,6 +109,8 @@ class Builder:
         identity = self._try(lambda: encoder_identity(config.encoder, model_home=self.model_home))
         self._try(lambda: check_java(config.sparse.java_home))
         collection = self._try(self._collection)
+        if collection and not self.problems:
+            self._try(lambda: self._grades(collection))
         counts = self._try(lambda: self._texts(collection)) if collection and not self.problems else None
         if self.problems:
             raise Problems(self.problems)
@@ -169,6 +171,11 @@ class Builder:
         if not present(self.store, stage):
             run_stage(self.store, stage, SerialExecutor(self.store.files.root), Quiet())
         return stage.artifact(self.store).manifest()
+
+    def _grades(self, collection: CollectionStages) -> None:
+        """Refuses measures that have no value for a grade of the collection."""
+        if limited := grade_limits(self.measures):
+            check_grades(limited, read_rows(self.store, collection.qrels), "evaluation.measures")
 
     def _texts(self, collection: CollectionStages) -> Mapping[str, int]:
         """Finds and checks the generated texts."""
@@ -291,6 +298,8 @@ class Builder:
             "cutoffs": list(CUTOFFS),
             "run_depth": config.evaluation.run_depth,
         }
+        if computed_plainly(self.measures):
+            params["plain_measures"] = 1
         work = FusionWork(replay_pool(config), config.cluster.shard_queries)
         if self.lazy:
             params["ranking"] = "lazy"

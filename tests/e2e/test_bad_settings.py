@@ -10,6 +10,7 @@ from desa_ray.errors import Problems, choices
 from jobs.app import IN_USE
 from jobs.composition import ordered
 from jobs.help import help_text
+from tests.desa_fixtures import dataset
 
 # override -> what one error line must hold; `mend` parts are the words that a user would type next
 OVERRIDES = {
@@ -172,3 +173,9 @@ def test_nested_mistakes_name_their_place_and_the_nearest_name():
 def test_choices_name_the_nearest_first():
     assert choices("kapa", ["k", "kappa"]) == "did you mean kappa? known: k, kappa"
     assert choices("zzz", ["k", "kappa"]) == "known: k, kappa"
+
+
+def test_a_measure_without_a_value_for_the_collections_grades_is_refused_by_a_plan(refuse, collection):
+    (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t5\nq2\td2\t1\n")
+    words = ["evaluation.measures: measure 'ERR@10' takes grades up to 4", "query 'q1', document 'd0', grade 5"]
+    refuse(words, "plan", *dataset(collection), "method=original", "evaluation.measures=[ERR@10]")

@@ -178,3 +178,33 @@ def test_more_resamples_than_memory_holds_are_refused(tmp_path):
     (tmp_path / "q.txt").write_text("q1 0 d0 1\n")
     with pytest.raises(DesaError, match="--resamples must be from 1 to 1000000"):
         main([str(tmp_path / "a.trec"), "--qrels", str(tmp_path / "q.txt"), "--resamples", "100000000000"])
+
+
+def test_err_of_ids_with_hyphens_and_measures_with_commas(tmp_path, capsys):
+    """What perl's gdeval scored 0: it drops all of an id up to its last hyphen."""
+    (tmp_path / "run.trec").write_text("need-01 Q0 d-1 1 2 t\nneed-01 Q0 d-2 2 1 t\n")
+    (tmp_path / "qrels").write_text("need-01 0 d-1 1\n")
+    names = "ERR@10,nDCG(dcg='exp-log2',judged_only=True)@10,nDCG@10,Accuracy@2"
+    arguments = [str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--out", str(tmp_path / "o")]
+    assert main([*arguments, "--measures", names]) == 0
+    means = pl.read_csv(tmp_path / "o" / "runs.csv")
+    assert means.row(0)[1:] == (0.0625, 1.0, 1.0, 1.0)
+    assert "0.0625" in capsys.readouterr().out
+
+
+def test_grades_that_a_measure_does_not_take_are_refused_by_file_and_judgment(tmp_path):
+    (tmp_path / "run.trec").write_text("q-1 Q0 d 1 2 t\n")
+    (tmp_path / "qrels").write_text("q-1 0 d 5\n")
+    with pytest.raises(DesaError, match=r"'ERR@10' takes grades up to 4.*'q-1'.*'d', grade 5") as refused:
+        main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--measures", "nDCG@10,ERR@10"])
+    assert refused.value.where == str(tmp_path / "qrels")
+    assert "leave the measure out" in refused.value.mend
+
+
+def test_judgments_of_another_id_space_are_refused_with_examples(tmp_path):
+    (tmp_path / "run.trec").write_text("q1 Q0 doc1 1 2 t\nq1 Q0 doc2 2 1 t\n")
+    (tmp_path / "qrels").write_text("q1 0 1 1\nq1 0 2 0\n")
+    with pytest.raises(DesaError, match="not one of its 2 documents is judged.*'doc1' there, '1' in the") as refused:
+        main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels")])
+    assert refused.value.where == "run run"
+    assert refused.value.mend
