@@ -204,7 +204,7 @@ def test_grades_that_a_measure_does_not_take_are_refused_by_file_and_judgment(tm
 def test_judgments_of_another_id_space_are_refused_with_examples(tmp_path):
     (tmp_path / "run.trec").write_text("q1 Q0 doc1 1 2 t\nq1 Q0 doc2 2 1 t\n")
     (tmp_path / "qrels").write_text("q1 0 1 1\nq1 0 2 0\n")
-    with pytest.raises(DesaError, match="not one of its 2 documents is judged.*'doc1' there, '1' in the") as refused:
+    with pytest.raises(DesaError, match=r"not one of its 2 documents is judged.*'doc1' there, '1' in the") as refused:
         main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels")])
     assert refused.value.where == "run run"
     assert refused.value.mend
