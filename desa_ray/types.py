@@ -1,6 +1,6 @@
 """Plain types shared by every package: what a collection is, and how logical rows are hashed.
 
-Documents are numbered 0..N-1 in the order of the UTF-8 bytes of their ids (SPEC section 1); from the moment a
+Documents are numbered 0..N-1 in the order of the UTF-8 bytes of their ids (method.md section 1); from the moment a
 `Collection` exists a document *is* its number, and "ties by identifier" is an integer comparison.
 """
 

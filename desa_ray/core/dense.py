@@ -1,4 +1,4 @@
-"""Dense equations: one query vector from the vectors of a query and its references (SPEC section 3).
+"""Dense equations: one query vector from the vectors of a query and its references (method.md section 3).
 
 Everything is computed from float32 vectors in float64, by one loop a row in a fixed order (no BLAS, no reassociation),
 and cast to float32 once, so that all machines agree. Legend: Q queries, n references, D dimensions.

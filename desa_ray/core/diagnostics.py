@@ -1,4 +1,4 @@
-"""Mechanism diagnostics: what an expanded sparse ranking did to the original one (paper appendix B, SPEC section 9).
+"""Mechanism diagnostics: what an expanded sparse ranking did to the original one (method.md section 9).
 
 A ranking is int32 document numbers, best first; all of it, since its length is the sparse support. The dense side's
 diagnostic, the angle between expanded and original query, comes with the residual operator itself.

@@ -1,4 +1,4 @@
-"""Effectiveness: a measure is its ir_measures name, nDCG@10 and R@20 as any other (SPEC section 8).
+"""Effectiveness: a measure is its ir_measures name, nDCG@10 and R@20 as any other (method.md section 8).
 
 Values come from trec_eval where it is right for every id and grade, else from `desa_ray.core.plain_measures`; every
 other measure is refused by name. trec_eval holds scores in float32 and breaks ties by descending id, so it is given

@@ -1,4 +1,4 @@
-"""Document ids to numbers and back, for rankings that people bring along (SPEC sections 1 and 6).
+"""Document ids to numbers and back, for rankings that people bring along (method.md sections 1 and 6).
 
 Numbers follow the order of the ids' UTF-8 bytes, so that "ties by identifier" is an integer comparison.
 """

@@ -1,4 +1,4 @@
-"""Text templates: what the encoder and BM25 are given, made from a query and its references (SPEC sections 2 to 4).
+"""Text templates: what encoder and BM25 are given, made from a query and its references (method.md sections 2 to 4).
 
 The names are those that `DENSE_OPERATORS` and `SPARSE_OPERATORS` ask for.
 """

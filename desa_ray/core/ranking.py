@@ -1,4 +1,4 @@
-"""Complete rankings: scores that no machine computes differently, and one order for them (SPEC sections 3 and 4).
+"""Complete rankings: scores that no machine computes differently, and one order for them (method.md sections 3 and 4).
 
 int26 scoring rounds every component to a multiple of 2^-26 and multiplies these integers in float64. Norms of at most
 1.001 keep every partial sum below 2^53, so the sum is exact in whatever order a library adds, on any number of threads;

@@ -1,7 +1,7 @@
 """When generated text may be used as references: the validation of Prompt 1, and the milder one of foreign recordings.
 
-Paper appendix A and SPEC section 2: XGrammar constrains the form of an output but neither completes it nor makes its
-items substantive, so every output is checked here before anything is built from it.
+Paper appendix A and method.md section 2: XGrammar constrains the form of an output but neither completes it nor makes
+its items substantive, so every output is checked here before anything is built from it.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from desa_ray.errors import DesaError
 from desa_ray.types import canonical_json
 
 REFERENCES = 5
-# SPEC names "...", "passage 1", "string" and "n/a"; any number after "passage" is read as the same placeholder.
+# method.md section 2: any number after "passage" makes the same placeholder.
 PLACEHOLDER = re.compile(r"\.\.\.|passage [0-9]+|string|n/a")
 
 
@@ -39,7 +39,7 @@ class Oddities:
 
 
 def check_references(raw: str, *, finish_reason: str | None, system_prompt: str) -> Verdict:
-    """The verdict on one raw output of Prompt 1 (SPEC section 2).
+    """The verdict on one raw output of Prompt 1 (method.md section 2).
 
     Args:
         raw: the generated text.
@@ -86,7 +86,7 @@ def check_texts(items: Sequence[object], count: int) -> Verdict:
 
 
 def check_recorded(texts: object, expected_count: int, *, system_prompt: str = "") -> Oddities:
-    """Checks recorded text of foreign origin: count, type and blanks only (SPEC section 2).
+    """Checks recorded text of foreign origin: count, type and blanks only (method.md section 2).
 
     Raises:
         DesaError: not a list of `expected_count` strings that are not blank.
@@ -104,7 +104,7 @@ def check_recorded(texts: object, expected_count: int, *, system_prompt: str = "
 def request_seed(
     *, protocol_version: int | str, dataset: str, prompt_hash: str, query_id: str, draw: int, item: int
 ) -> int:
-    """The seed of one request, 0 <= seed < 2^63: it depends on what is asked, never on batches (SPEC section 2)."""
+    """The seed of one request, 0 <= seed < 2^63: it depends on what is asked alone (method.md section 2)."""
     identity = canonical_json([protocol_version, dataset, prompt_hash, query_id, draw, item])
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "big") & (2**63 - 1)
 

@@ -1,4 +1,4 @@
-"""Sparse equations: one scored hit list from the hit lists of a query and its expansions (SPEC section 4).
+"""Sparse equations: one scored hit list from the hit lists of a query and its expansions (method.md section 4).
 
 Support is the hit list itself, never `score > 0`: a hit whose score rounds to zero stays.
 """

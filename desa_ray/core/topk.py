@@ -1,4 +1,4 @@
-"""Ranked prefixes: the first documents of a ranking without ordering all the others (SPEC section 6, lazy retrieval).
+"""Ranked prefixes: the first documents of a ranking without ordering all the others (method.md section 6.8).
 
 A scored document is one 64-bit key: 32 bits that ascend where float32 scores descend, then the document's number. So
 ascending keys are the ranking, ties included, and a prefix is the smallest keys. Blocks of documents may come in any

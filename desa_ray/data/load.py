@@ -73,7 +73,7 @@ def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
         data_home: folder where the public BEIR sets lie, or are downloaded to.
 
     Raises:
-        Problems: everything wrong with the rows, together (SPEC section 1).
+        Problems: everything wrong with the rows, together (method.md section 1).
         DesaError: the source is missing or unreadable as a whole.
     """
     findings = Findings()

@@ -1,4 +1,4 @@
-"""Nested corpus snapshots and query samples, drawn by the SHA-256 of ids (SPEC section 11).
+"""Nested corpus snapshots and query samples, drawn by the SHA-256 of ids (method.md section 11).
 
 Membership depends on ids, judgments and the wanted number only: the same on every machine, and a smaller choice lies
 within every bigger one.

@@ -1,4 +1,4 @@
-"""From raw rows to a `Collection`, or every reason why not (SPEC section 1), reported together.
+"""From raw rows to a `Collection`, or every reason why not (method.md section 1), reported together.
 
 Refused are ids that cannot be told apart, stored or ordered, and judgments that point nowhere. Oddities that retrieval
 copes with (empty texts, unjudged queries) are kept and counted.

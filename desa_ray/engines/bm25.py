@@ -7,7 +7,7 @@ Lucene's BM25Similarity (Lucene 10; Robertson & Zaragoza 2009 without the consta
 
 where count(t) is how often the query holds t, n is the number of documents with any term, and length(d) went through
 Lucene's one-byte form (`SmallFloat.intToByte4`). Everything is float32 in this order of operations; only the logarithm
-and the sum over terms are float64, and the sum is rounded to float32 once. SPEC section 4 asks for these scores
+and the sum over terms are float64, and the sum is rounded to float32 once. method.md section 4 asks for these scores
 themselves: `SimpleSearcher` rewrites them to break ties.
 """
 

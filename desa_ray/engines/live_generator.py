@@ -1,4 +1,4 @@
-"""Generation by asking an engine: queries of one draw become generation records (SPEC section 2).
+"""Generation by asking an engine: queries of one draw become generation records (method.md section 2).
 
 Every request has its own seed, made from what is asked. An invalid output is retried once under the same seed with the
 reason as a further turn; if that fails too, the query and draw falls back, flagged. Nothing here depends on which

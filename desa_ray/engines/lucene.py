@@ -48,7 +48,7 @@ class Lucene:
         }
 
     def analyse(self, texts: Sequence[str]) -> list[list[str]]:
-        """Index and query terms of each text, in order and with repeats (SPEC section 4: DefaultEnglishAnalyzer).
+        """Index and query terms of each text, in order and with repeats (method.md section 4: DefaultEnglishAnalyzer).
 
         These are the terms of which Pyserini's BagOfWordsQueryGenerator builds its query, and those under which a
         document's text is indexed: lower case, without possessives and stopwords, Porter-stemmed. A text without such

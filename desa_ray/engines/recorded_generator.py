@@ -1,8 +1,8 @@
 """Generation by reading: rows {query_id, prompt, draw, texts} of `<folder>/<prompt>.jsonl` become generation records.
 
 A row that live generation exported as a fallback (`fallback: true`, with its `reason`) stays one.
-Such text may be of foreign origin, so only count, type and blanks are checked, and blemishes are counted (SPEC section
-2). `strict` applies the rules of live generation instead: an invalid row falls back, flagged, with its reason.
+Such text may be of foreign origin, so only count, type and blanks are checked, and blemishes are counted (method.md
+section 2). `strict` applies the rules of live generation instead: an invalid row falls back, flagged, with its reason.
 """
 
 import hashlib

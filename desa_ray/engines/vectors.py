@@ -1,4 +1,4 @@
-"""What every dense vector must be, in one place: right shape, float32, finite, length one (SPEC section 3)."""
+"""What every dense vector must be, in one place: right shape, float32, finite, length one (method.md section 3)."""
 
 from collections.abc import Sequence
 

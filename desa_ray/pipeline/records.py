@@ -1,6 +1,6 @@
 """Query records: the one table every later number is rebuilt from, and the summary of a cell.
 
-A record is one (query, draw) of one cell. Draws are averaged within each query first, then queries (SPEC section 10).
+A record is one (query, draw) of one cell. Draws are averaged within each query first (method.md section 10).
 Queries without a positive judgment have null effectiveness and count in depths only.
 """
 
@@ -129,7 +129,7 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
 
     Depths, support and exhaustion are over all queries, measures over those with a positive judgment. `both_shallower`
     is the share of queries whose draw-averaged depths are both below Original's, `support_ratio` the ratio of the mean
-    sparse supports. Mechanism diagnostics are over query-draws without a fallback (SPEC section 9).
+    sparse supports. Mechanism diagnostics are over query-draws without a fallback (method.md section 9).
     """
     columns = {
         **{metric_name(measure): pl.col(metric_name(measure)) for measure in measures},
@@ -165,7 +165,7 @@ def _ratio(value: pl.Expr, reference: pl.Expr) -> pl.Expr:
 
 
 def summarise_cutoffs(records: pl.DataFrame) -> dict[str, float | None]:
-    """Fixed-cutoff diagnostics as `NAME/L<cutoff>`, shares over query-draws (SPEC section 7).
+    """Fixed-cutoff diagnostics as `NAME/L<cutoff>`, shares over query-draws (method.md section 7).
 
     `cut_same_top`: the ordered top under L is the complete one. `cut_ndcg_at_10`, `cut_recall_at_20`: mean under L.
     `..._changed`: the method's label against Original (gain, tie, loss) under L is another than that of the complete

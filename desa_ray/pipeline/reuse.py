@@ -1,7 +1,7 @@
 """Generated text that the store has already, under another set of queries: of a sample, or of a superset.
 
 A record depends on its own request alone (generator, data set, prompt, draw, query), and a stored record is never
-generated again (SPEC section 2). So before an engine starts, a generation stage takes over what other artifacts of
+generated again (method.md section 2). So before an engine starts, a generation stage takes over what other artifacts of
 the same request hold for queries of the same id and text.
 """
 

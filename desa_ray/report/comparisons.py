@@ -1,4 +1,4 @@
-"""Tables of comparisons: primary tests, operator controls, external methods, QuDAR's tests and weights (SPEC 10)."""
+"""Tables of comparisons: primary tests, operator controls, external methods, QuDAR (method.md section 10)."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Fixed cutoffs: what cutting both lists at L does to the judgment of DESA against Original (SPEC section 7).
+"""Fixed cutoffs: what cutting both lists at L does to the judgment of DESA against Original (method.md section 7).
 
 Shares count query-draws within each data set, then are averaged over data sets.
 """

@@ -1,6 +1,6 @@
 """What the operators did: dense angle, sparse turnover, rank movement, support, and how they relate to the outcomes.
 
-Fallbacks are left out. Means count query-draws within each data set, then data sets (SPEC section 9).
+Fallbacks are left out. Means count query-draws within each data set, then data sets (method.md section 9).
 """
 
 from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def _quartiles(draws: pl.DataFrame, diagnostic: str) -> dict[int, dict[str, floa
 
 
 def correlations_table(study: Study) -> Table | None:
-    """Spearman over pooled query-draws, as chosen in SPEC section 9."""
+    """Spearman over pooled query-draws, as chosen in method.md section 9."""
     if not paired_mechanism(study):
         return None
     pooled = pl.concat(

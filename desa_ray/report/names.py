@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def sign(self) -> int:
-        """Effects are own - other where more is better, other - own where less is (SPEC section 10)."""
+        """Effects are own - other where more is better, other - own where less is (method.md section 10)."""
         return 1 if self.higher else -1
 
 

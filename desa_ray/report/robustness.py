@@ -1,4 +1,4 @@
-"""Ablations, and what changes with kappa, encoder, generator, corpus size and the number of references (SPEC 11)."""
+"""Ablations, and what changes with kappa, encoder, generator and corpus size (method.md section 11)."""
 
 from itertools import pairwise
 

@@ -1,8 +1,8 @@
 """A key is everything that decides a result, as plain data; its digest is the artifact's address.
 
 Two runs that would compute the same thing must make the same key, today and on any machine, so values whose text form
-is not stable (NaN, sets, objects, paths) are refused with the place and a way to write them. Source: ARCHITECTURE
-"Stages and keys": SHA-256 of canonical JSON (stage, stage version, result-changing parameters, input keys).
+is not stable (NaN, sets, objects, paths) are refused with the place and a way to write them. The digest is
+the SHA-256 of the canonical JSON of (stage, stage version, parameters, input keys): method.md section 12.
 """
 
 import hashlib

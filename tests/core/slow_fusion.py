@@ -1,4 +1,4 @@
-"""Rules S1-S10 of SPEC section 6, one sentence a line, in rationals, checked after every single read: the oracle."""
+"""Rules S1-S10 of method.md section 6, one sentence a line, in rationals, checked after every read: the oracle."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A folder in BEIR layout becomes the collection SPEC section 1 describes, or all reasons why not."""
+"""A folder in BEIR layout becomes the collection method.md section 1 describes, or all reasons why not."""
 
 import json
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ def rows(path: Path) -> list[dict]:
 
 
 def corpus(folder: Path) -> dict[str, str]:
-    """Ids and texts in file order; text as both channels see it (SPEC section 1)."""
+    """Ids and texts in file order; text as both channels see it (method.md section 1)."""
     return {
         row["_id"]: f"{row['title']} {row['text']}" if row.get("title") else row["text"]
         for row in rows(folder / "corpus.jsonl")

@@ -104,7 +104,7 @@ def test_text_is_cut_at_256_tokens_whatever_the_tokenizer_file_says(minilm):
 
 
 def test_a_literal_sep_is_read_as_the_separator_token(minilm):
-    """SPEC section 3: the query-reference text is one string with " [SEP] " in it."""
+    """method.md section 3: the query-reference text is one string with " [SEP] " in it."""
     ids = Tokenizer.from_file(str(minilm_folder() / "tokenizer.json")).encode("query [SEP] reference").ids
     assert [token for token in ids if token] == [101, 23032, 102, 4431, 102]
     assert np.abs(minilm.encode(["query [SEP] reference"])[0] - forward_pass([101, 23032, 102, 4431, 102])).max() < 1e-5

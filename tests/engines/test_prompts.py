@@ -1,4 +1,4 @@
-"""Prompts as data: the paper's words, SPEC's templates, and what a model is sent."""
+"""Prompts as data: the paper's words, the templates of method.md section 2, and what a model is sent."""
 
 import json
 import re

@@ -20,7 +20,7 @@ from jobs.settings import RUN_KEYS
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
 PAPER = OmegaConf.load(CONF / "compare" / "paper.yaml")  # what the paper printed, and for which sets and methods
-ROBUST = {"fiqa", "arguana", "webis-touche2020", "scidocs"}  # SPEC section 11
+ROBUST = {"fiqa", "arguana", "webis-touche2020", "scidocs"}  # method.md section 11
 BUILT_IN = ("demo", "demo_methods")  # they have their own collection
 RECORDED = ["encoder=minilm_l6", "generator=recorded", "generator.map={hyde: references, mugi: references}"]
 ON_A_SLICE = {  # what a user without the paper's models would sweep instead

@@ -49,7 +49,7 @@ def test_every_shipped_method_is_sound(name):
     assert found(method, n_refs=1) == ""
 
 
-# SPEC section 5, row by row: dense and sparse operators.
+# method.md section 5, row by row: dense and sparse operators.
 TABLE = {
     "original": ["original", "original"],
     "shared": ["contextual", "rewrite"],

@@ -1,4 +1,4 @@
-"""The certification depth: how far each ranking must be read to prove the ordered top K (SPEC section 6, S1-S12).
+"""The certification depth: how far each ranking must be read to prove the ordered top K (method.md section 6, S1-S12).
 
 The rule. C ranked lists (channels) with weights w_c are read from the top. After reading l_c items of channel c, the
 most that an unread item of it can still contribute is
@@ -6,12 +6,13 @@ most that an unread item of it can still contribute is
     u_c(l_c) = w_c / (kappa + l_c + 1)        while the channel has unread items, else 0.
 
 For every document d the ranks read so far give a lower bound LB(d), the sum of its known contributions, and an upper
-bound UB(d) = LB(d) plus u_c of every channel where d was not read. A document that was read nowhere has the upper bound
-sum of u_c. The ordered top K is certified as soon as K documents were read such that each one's lower bound is above
-the next one's upper bound, and the last one's lower bound is above the upper bound of every other document, read or
-unread (ties are decided by document number, which an unread document does not show). The check comes before the first
-read and after every single one; the next item is read from the channel with the largest u_c, the first one of equals.
-The depths are the l_c at which the reading stops. No rule that reads less can be right for all lists.
+bound UB(d) = LB(d) plus u_c of every channel where d was not read. A document that was read nowhere has the upper
+bound sum of u_c. The ordered top K is certified as soon as K documents were read such that each one's lower bound is
+above the next one's upper bound, and the last one's lower bound is above the upper bound of every other document,
+read or unread (ties are decided by document number, which an unread document does not show). The check comes before
+the first read and after every single one; the next item is read from the channel with the largest u_c, the first one
+of equals. The depths are the l_c at which the reading stops. No rule that reads in this order and stops earlier can
+be right for all lists.
 
 `desa_ray.core.fusion.reference` states the same in a few lines of exact rationals. Here it is fast: most replays stop
 after a few thousand items of lists of hundreds of thousands, so the kernels see prefixes of the lists first and longer

@@ -1,4 +1,4 @@
-"""The kernels of the replay: read ahead until the ordered top K is certain, then find the exact step (SPEC section 6).
+"""The kernels of the replay: read ahead until the top K is certain, then find the exact step (method.md section 6).
 
 Certification is a conjunction of conditions "x surely precedes y", each of which stays true once it is true (S12). So
 the reading may run ahead and check only now and then, keeping the K best lower bounds on the way. At the first check

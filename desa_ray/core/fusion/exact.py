@@ -1,10 +1,11 @@
 """Exact comparison of fused scores: floats decide what is clear, wide integers decide what is close.
 
-F(d) = sum of w_c / (kappa + rank_c(d)) (SPEC section 6). Times a common factor this is a sum of W_c / (p + q rank) with
-integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or differ by less than a float64 notices, so
-`precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as many digits as
-the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because `RrfConstants` refuses
-weights and denominators of 2^31 and more; such channels go to `desa_ray.core.fusion.reference`.
+F(d) = sum of w_c / (kappa + rank_c(d)), method.md section 6. Times a common factor this is a sum of W_c / (p + q
+rank) with integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or differ by less than a float64
+notices, so `precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as
+many digits as the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because
+`RrfConstants` refuses weights and denominators of 2^31 and more; such channels go to
+`desa_ray.core.fusion.reference`.
 
 Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in channel c from 1, and
 0 or less means not there or not read yet; `seen[c]` items of channel c count as read.
@@ -84,7 +85,7 @@ _last: RrfConstants | None = None  # those of the last call: query after query h
 
 
 def constants_of(weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
-    """The terms, after refusing what S2 of SPEC section 6 excludes."""
+    """The terms, after refusing what S2 of method.md section 6 excludes."""
     global _last
     terms, weights = _last, tuple(weights)
     if terms is None or terms.weights != weights or terms.kappa != kappa:
@@ -93,7 +94,7 @@ def constants_of(weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
 
 
 def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
-    """Refuses what S1 and S2 of SPEC section 6 exclude (repeated documents are noticed while reading)."""
+    """Refuses what S1 and S2 of method.md section 6 exclude (repeated documents are noticed while reading)."""
     if not channels or len(channels) != len(weights):
         raise DesaError(f"{len(channels)} channels with {len(weights)} weights", mend="give one weight a channel")
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)

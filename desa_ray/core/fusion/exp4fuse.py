@@ -4,10 +4,10 @@ The authors' code scores F(d) = (1 + n/10) * sum of 1 / (60 + rank_c(d)), n bein
 theirs, with kappa for 60 and a weight a list (1 in their code). Ours: exact comparison, ties by number, and complete
 lists where the authors take the first 1,000 documents (a method's `prefix: 1000` does that, and changes n with it).
 
-The score is no plain sum, so a certification depth needs bounds of its own. They follow the rules of SPEC section 6: a
-document's lower bound counts the lists where it was read; its upper bound gives it the next place in every list that
-is still open and did not show it yet, and counts those lists too. Reading only ever raises the one and lowers the
-other, so the depths are sound, as for RRF. The reading order is RRF's, by w / (kappa + next rank).
+The score is no plain sum, so a certification depth needs bounds of its own. They follow the rules of method.md
+section 6: a document's lower bound counts the lists where it was read; its upper bound gives it the next place in
+every list that is still open and did not show it yet, and counts those lists too. Reading only ever raises the one
+and lowers the other, so the depths are sound, as for RRF. The reading order is RRF's, by w / (kappa + next rank).
 
 Exactness: float64 decides what differs by more than a relative 1e-12, rationals the rest. Plain numpy, a millisecond a
 query for lists of some thousand documents: meant for comparison rows. Legend as in `desa_ray.core.fusion.exact`.

@@ -1,4 +1,4 @@
-"""Complete fusion: the exact order of all documents by F descending, ties by number (SPEC section 6).
+"""Complete fusion: the exact order of all documents by F descending, ties by number (method.md section 6).
 
 Float64 scores pick and presort the documents; neighbours that floats cannot tell apart are then put in order exactly.
 Where only the head of the order is wanted, every document's ranks are found, but scores only of those that can belong

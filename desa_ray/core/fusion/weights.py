@@ -1,9 +1,9 @@
 """Confidence weights: how much each ranking of one query counts, read off its own two best scores.
 
 QuDAR (Kim et al. 2026) weighs its four rankings by margin-derived confidence and by an LLM's blind relevance scores.
-Only the first half can be had without further LLM calls, and its paper leaves room for several formulas: this is SPEC
-section 5's reading, a diagnostic and not the official definition. Weights are exact rationals, so that weighted fusion
-stays exact.
+Only the first half can be had without further LLM calls, and its paper leaves room for several formulas: this is the
+reading of method.md section 5, a diagnostic and not the official definition. Weights are exact rationals, so that
+weighted fusion stays exact.
 """
 
 from collections.abc import Sequence

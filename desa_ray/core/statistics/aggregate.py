@@ -1,4 +1,4 @@
-"""Means the way the paper takes them: draws within a query first, then queries, then data sets (SPEC section 10).
+"""Means the way the paper takes them: draws within a query first, then queries, then data sets (method.md section 10).
 
 Two kinds of percentage exist and differ. An effectiveness gain is the ratio of two macros; a depth reduction is the
 mean over data sets of each data set's own reduction. Both are computed from unrounded means of data sets.

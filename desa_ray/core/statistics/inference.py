@@ -16,7 +16,7 @@ TIE = 1e-12
 
 @dataclass(frozen=True)
 class Paired:
-    """One outcome of a paired comparison, as in SPEC section 10.
+    """One outcome of a paired comparison, as in method.md section 10.
 
     Attributes:
         effect: the macro mean difference, in the outcome's unit.

@@ -1,4 +1,4 @@
-"""Resampling within data sets: bootstrap samples of queries, and paired sign flips (SPEC section 10).
+"""Resampling within data sets: bootstrap samples of queries, and paired sign flips (method.md section 10).
 
 A *stratum* is one data set: an array [Q, M] of M values a query. Every stratum has a random stream of its own, from the
 seed and its place, so the same queries are drawn for all M columns: they stay paired. Equal input, equal output.
