@@ -1,0 +1,74 @@
+"""CITATION.cff names the paper that README and the method page name; pages keep to the word list of docs/style.md."""
+
+import re
+import tomllib
+
+import pytest
+import yaml
+
+from tests.conftest import REPOSITORY
+
+CITATION = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+STYLE = (REPOSITORY / "docs" / "style.md").read_text(encoding="utf-8")
+KINDS = re.findall(r"^\| \| (.+) \|\n\|---\|---\|\n((?:\|.*\|\n)+)", STYLE, re.MULTILINE)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_citation_file_has_what_its_format_asks_for():
+    """The required fields of CFF 1.2.0, for the software and for the paper."""
+    assert CITATION["cff-version"] == "1.2.0"
+    for entry in (CITATION, CITATION["preferred-citation"], *CITATION["references"]):
+        assert entry["title"]
+        assert entry["type"] in {"software", "article"}
+        assert all("name" in author or {"family-names", "given-names"} <= author.keys() for author in entry["authors"])
+    assert CITATION["message"]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (CITATION["version"], CITATION["license"]) == (project["version"], project["license"])
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/method.md"])
+def test_pages_name_the_paper(page):
+    text = flat((REPOSITORY / page).read_text(encoding="utf-8"))
+    paper = CITATION["preferred-citation"]
+    (author,) = paper["authors"]
+    assert paper["title"] in text
+    assert f"{author['given-names']} {author['family-names']}" in text
+
+
+def test_the_citation_is_the_papers_own(shared):
+    source = (shared / "paper" / "desa.tex").read_text(encoding="utf-8")
+    paper = CITATION["preferred-citation"]
+    (author,) = paper["authors"]
+    assert f"\\title{{{paper['title']}}}" in source
+    assert f"{author['given-names']} {author['family-names']}" in source
+    assert all(part in flat(source).replace(" \\\\", ",") for part in author["affiliation"].split(", "))
+
+
+def test_every_kind_of_wording_has_good_and_bad_examples():
+    assert len(KINDS) >= 8
+    for kind, rows in KINDS:
+        marks = [row.split("|")[1].strip() for row in rows.splitlines()]
+        assert marks == ["good", "good", "bad", "bad"], kind
+
+
+def test_good_messages_have_the_three_parts():
+    """`where: what (hint)`, as a `DesaError` prints."""
+    (rows,) = [rows for kind, rows in KINDS if kind == "whole message"]
+    good = re.findall(r"^\| good \| `(.+)` \|$", rows, re.MULTILINE)
+    assert len(good) == 2
+    assert all(re.fullmatch(r"[\w./ ]+: [^()]*\d?[^()]* \(.+\)", message) for message in good)
+
+
+def test_the_pages_keep_to_the_word_list():
+    """Phrases that the list replaces, looked for in every page but the one that lists them."""
+    rows = STYLE.split("## Word list", 1)[1].split("In code:", 1)[0]
+    replaced = {phrase for row in re.findall(r"^\| (.+?) \|", rows, re.MULTILINE)[2:] for phrase in row.split(", ")}
+    phrases = [phrase for phrase in replaced if " " in phrase]
+    assert len(phrases) > 8
+    pages = [page for page in (REPOSITORY / "docs").rglob("*.md") if page.name not in ("style.md", "modules.md")]
+    assert pages
+    found = [f"{page.name}: {p}" for page in pages for p in phrases if p in flat(page.read_text(encoding="utf-8"))]
+    assert found == []
