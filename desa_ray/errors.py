@@ -17,6 +17,8 @@ class DesaError(Exception):
         mend: what to do about it, as an imperative.
     """
 
+    exit_code = 2
+
     def __init__(self, what: str, *, where: str = "", mend: str = ""):
         super().__init__(what, where, mend)
         self.what, self.where, self.mend = what, where, mend
@@ -36,6 +38,7 @@ class Problems(DesaError):
     def __init__(self, problems: Iterable[DesaError]):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+        self.exit_code = max((problem.exit_code for problem in self.problems), default=2)
 
 
 class CorruptArtifact(DesaError):
@@ -44,6 +47,12 @@ class CorruptArtifact(DesaError):
 
 class PoisonShard(DesaError):
     """A shard that failed as often as the run allows; names the shard and its last error."""
+
+
+class Crashed(DesaError):
+    """A fault of this program, not of its input: its crash report is written, and the error names it."""
+
+    exit_code = 70  # EX_SOFTWARE of sysexits.h
 
 
 def _rebuild(kind: type[DesaError], args: tuple, state: dict) -> DesaError:

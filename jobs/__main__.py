@@ -1,18 +1,20 @@
 """`desa VERB ...`: verbs are the modules of this package; `desa --help` lists them with their first docstring line."""
 
 import ast
-import errno
 import gc
 import importlib
+import logging
+import os
+import select
 import signal
 import sys
 from pathlib import Path
 
 from desa_ray import __version__
-from desa_ray.errors import DesaError
+from desa_ray.crash import began
+from desa_ray.error_boundary import exit_code, print_error, thread_hooks
 
 VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "store", "fuse", "compare")
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
 
 
 def _first_line(verb: str) -> str:
@@ -27,37 +29,61 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Entry point of the `desa` command; exits 0 on success, 2 on a user's error, 130 on Ctrl-C."""
-    arguments = sys.argv[1:]
+    """Entry point of `desa`: exits 0 on success, 2 on a user's error, 70 on our fault, 130 on Ctrl-C.
+
+    Output that nobody reads any more (`desa ... | head`) ends it without a word, with 141.
+    """
+    with thread_hooks():
+        try:
+            code = _main(sys.argv[1:])
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where a failure can still be told
+        except SystemExit:
+            raise
+        except KeyboardInterrupt:
+            print("interrupted: what is stored stays stored, the same command goes on from there", file=sys.stderr)
+            code = 130
+        except BaseException as error:
+            code = _unread(error) or print_error(error)
+        gc.freeze()  # at exit Python would look through all of Ray and MLflow for garbage, for a second
+        sys.exit(exit_code(code))
+
+
+def _main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(usage())
-        sys.exit(0 if arguments else 2)
+        return 0 if arguments else 2
     if arguments[0] == "--version":
         print(f"desa-ray {__version__}")
-        sys.exit(0)
+        return 0
     verb = arguments[0]
     if verb not in VERBS:
         print(f"error: unknown verb {verb!r} (known: {', '.join(VERBS)})", file=sys.stderr)
-        sys.exit(2)
+        return 2
+    began(verb, arguments[1:])
+    logging.raiseExceptions = False  # a log line that cannot be written is no fault
     gc.set_threshold(50_000, 20, 50)  # looking for cycles at Python's own pace takes a tenth of composing and finishing
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is a Ctrl-C
-    try:
-        code = importlib.import_module(f"jobs.{verb}").main(arguments[1:])
-        gc.freeze()  # at exit Python would look through all of Ray and MLflow for garbage, for a second
-        sys.exit(code)
-    except DesaError as error:
-        for line in str(error).splitlines():
-            print(f"error: {line}", file=sys.stderr)
-        sys.exit(2)
-    except OSError as error:
-        if error.errno not in DISK:
-            raise  # a fault of this program, to be seen whole
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror} (free or mend the disk, then the same command goes on)", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted: what is stored stays stored, the same command goes on from there", file=sys.stderr)
-        sys.exit(130)
+    return importlib.import_module(f"jobs.{verb}").main(arguments[1:])
+
+
+def _unread(error: BaseException) -> int:
+    """141 if an error says that nobody reads our output, which is then thrown away; else 0."""
+    if not isinstance(error, BrokenPipeError):
+        return 0
+    gone = [number for number in (1, 2) if _reader_gone(number)]
+    for number in gone:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+    return 141 if gone else 0
+
+
+def _reader_gone(descriptor: int) -> bool:
+    """Whether a descriptor is a pipe or socket that nobody reads."""
+    look = select.poll()
+    look.register(descriptor, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in look.poll(0))
 
 
 if __name__ == "__main__":

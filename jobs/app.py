@@ -57,11 +57,11 @@ def hydra_app(
 
     @wraps(task)
     def guarded(config: DictConfig) -> None:
-        # Hydra announces an exception of the task in its own words; ours leave by another door.
+        # Hydra announces an exception of the task in its own words, with all overrides: each leaves by another door.
         try:
             claim(output_folder())
             task(config)
-        except (DesaError, KeyboardInterrupt) as error:
+        except BaseException as error:
             failures.append(error)
 
     # Hydra prints its own traceback and exits unless told otherwise; errors are ours to word.
@@ -70,14 +70,16 @@ def hydra_app(
     with _tidied():
         try:
             hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
+            if failures:
+                raise failures[0]
+        except BrokenPipeError:
+            raise
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise worded(error, verb, arguments, kind, further) from error
         except (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
             if _ours(error.__traceback__):
                 raise  # a fault of this program, to be seen whole
             raise worded(error, verb, arguments, kind, further) from error
-        if failures:
-            raise failures[0]
     return 0
 
 

@@ -183,10 +183,12 @@ class _Sweep:
         if len(self.cells) == 1 and self.failures:
             raise self.failures[0]
         if self.failures:
-            raise Problems(
-                DesaError(str(error), where=f"failed: {self._name(number)}")
-                for number, error in sorted(self.failures.items())
-            )
+            raise Problems(self._named(number, error) for number, error in sorted(self.failures.items()))
+
+    def _named(self, number: int, error: DesaError) -> DesaError:
+        named = DesaError(str(error), where=f"failed: {self._name(number)}")
+        named.exit_code = error.exit_code
+        return named
 
 
 def _not_written(error: OSError, folder: Path) -> DesaError:

@@ -21,7 +21,8 @@ from ray.exceptions import RayError, RayTaskError
 from desa_ray.cluster.metrics import CountingWorker, count
 from desa_ray.cluster.resources import room
 from desa_ray.config import ClusterConfig
-from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.error_boundary import as_desa_error
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.executor import Stopped, lost_too_often
 from desa_ray.pipeline.stage import Pool, Task
 
@@ -263,10 +264,8 @@ class RayExecutor:
         self.pools.clear()
 
 
-def _own_error(error: RayTaskError, task: Task | None) -> Exception:
-    """The error a worker raised: user-facing ones as they are, others with the shard's name."""
-    cause = error.cause
-    if isinstance(cause, DesaError):
-        return cause
-    last = str(error).strip().splitlines()[-1]
-    return PoisonShard(f"a worker raised {last}", where=str(task), mend="this looks like a bug: please report it")
+def _own_error(error: RayTaskError, task: Task | None) -> DesaError:
+    """The error a worker raised: workers raise user-facing ones; of another only its text crosses."""
+    if isinstance(error.cause, DesaError):
+        return error.cause
+    return as_desa_error(error, str(task) if task else "a worker")

@@ -11,6 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+from desa_ray.crash import began
+from desa_ray.error_boundary import error_boundary
 from desa_ray.errors import PoisonShard
 from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.store.artifacts import Store
@@ -29,8 +31,10 @@ class Worker:
             self.engine = self.pool.factory()
 
     def run(self, task: Task) -> None:
-        self.load()
-        task.stage.work.run(self.engine, self.store, task.stage, task.shard)
+        """Compute one shard; whatever goes wrong is an error for the user, also beyond this process."""
+        with error_boundary(str(task)):
+            self.load()
+            task.stage.work.run(self.engine, self.store, task.stage, task.shard)
 
 
 class Stopped(Exception):
@@ -144,6 +148,7 @@ _child: dict[str, Worker] = {}
 
 
 def _start_child(pool: Pool, store_root: str) -> None:
+    began(f"worker of pool {pool.name}", ())
     _child["worker"] = Worker(pool, store_root)
 
 

@@ -20,7 +20,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from desa_ray.config import ClusterConfig
-from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.crash import began
+from desa_ray.error_boundary import error_boundary
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.executor import Stopped, WithoutRivals, Worker, lost_too_often
 from desa_ray.pipeline.feasible import room
 from desa_ray.pipeline.machine import this_machine
@@ -148,6 +150,7 @@ def serve(descriptor: int) -> None:
     """A worker process: loads its engine, then answers each task with None or the error that it raised."""
     with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver is gone
         pool, store_root, thresholds = line.recv()
+        began(f"worker of pool {pool.name}", ())
         gc.set_threshold(*thresholds)  # as the driver's
         worker = Worker(pool, store_root)
         failed = _error_of(worker.load, f"pool {pool.name}")
@@ -157,12 +160,10 @@ def serve(descriptor: int) -> None:
 
 
 def _error_of(work: Callable[[], None], where: str) -> DesaError | None:
-    """The error that work raised: user-facing ones as they are, others as a `PoisonShard`."""
+    """The error that work raised."""
     try:
-        work()
+        with error_boundary(where):
+            work()
     except DesaError as error:
         return error
-    except Exception as error:
-        what = f"a worker raised {type(error).__name__}: {error}"
-        return PoisonShard(what, where=where, mend="this looks like a bug: please report it")
     return None

@@ -36,5 +36,18 @@ def watch(outbox: Path) -> None:
     finish(outbox)
 
 
+def main(arguments: list[str]) -> int:
+    """Watch over the outbox named; what goes wrong here nobody hears, so it is left as a crash report."""
+    try:
+        watch(Path(arguments[0]))
+    except BaseException as error:
+        from desa_ray.crash import began, write_report
+
+        began("watchdog of a sweep's log", ())
+        write_report(error)
+        return 70
+    return 0
+
+
 if __name__ == "__main__":
-    watch(Path(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

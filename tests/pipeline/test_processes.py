@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from desa_ray.config import ClusterConfig
-from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.errors import Crashed, DesaError, PoisonShard
 from desa_ray.pipeline.executor import Stopped
 from desa_ray.pipeline.processes import ProcessExecutor, suits
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, bounds, shards_of
@@ -23,6 +23,10 @@ from desa_ray.store.artifacts import Store
 
 POOL = Pool("light", dict, size=2, light=True)
 CONFIG = ClusterConfig(kind="local", cpus=2)
+
+
+class Panic(BaseException):
+    """As Rust libraries raise it: no Exception."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Mishap:
                     raise DesaError("a broken row", where="row 1", mend="mend it")
                 case "bug":
                     raise KeyError("absent")
+                case "panic":
+                    raise Panic("index out of bounds")
         stage.artifact(store).write_part(shard.parts[0], os.urandom(8), rows=1)
 
     def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
@@ -120,12 +126,18 @@ def test_a_shard_that_always_kills_its_process_stops_the_run_by_name(executor, r
     assert len(run("next", Mishap())) == 5
 
 
-def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(executor, run):
+def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(executor, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
     with pytest.raises(DesaError, match=r"row 1: a broken row \(mend it\)") as refused:
         run("stage", Mishap("refused", times=99))
     assert not isinstance(refused.value, PoisonShard)
-    with pytest.raises(PoisonShard, match=r"shard 1 .*: a worker raised KeyError: 'absent'"):
-        run("other", Mishap("bug", times=99))
+    for kind, said in (("bug", "KeyError: 'absent'"), ("panic", "Panic: index out of bounds")):
+        with pytest.raises(Crashed, match=rf"shard 1 .*: unexpected {said} \(crash report: (\S+);") as crashed:
+            run(kind, Mishap(kind, times=99))
+        report = Path(crashed.value.mend.split()[2].rstrip(";")).read_text()
+        assert "verb: worker of pool light" in report
+        assert "in run" in report
+        assert crashed.value.exit_code == 70
     assert len(run("next", Mishap())) == 5
 
 
