@@ -18,10 +18,10 @@ from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import metric_name
 from desa_ray.errors import DesaError, Problems
+from desa_ray.experiment.build import Builder, Cell
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
-from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
 from desa_ray.store.leases import Lease
@@ -73,8 +73,8 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
         lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))  # nothing is cleaned up now
         cells = plan(store, orders)
         lease.refer(used(cells))  # from here on, only these are left alone
-        todo = missing(store, [target for cell in cells for target in cell.targets])
-        check_feasible(store, todo, first.cluster)
+        todo = missing([target for cell in cells for target in cell.targets])
+        check_feasible(todo, first.cluster)
         for line in dict.fromkeys(line for cell in cells for line in noticed(cell)):
             note(line)
         note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
@@ -97,7 +97,7 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
             stack.callback(executor.close)
             if todo:
                 executor.require((order.config for order in orders), todo)
-            run_graph(store, todo, executor, progress, sweep.settled, first=sweep.finish_ready)
+            run_graph(todo, executor, progress, sweep.settled, first=sweep.finish_ready)
         if shown := sweep.shown():
             extra = [metric_name(measure) for measure in first.evaluation.measures]
             Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))
@@ -123,7 +123,7 @@ class _Sweep:
     ):
         self.store, self.orders, self.cells, self.log, self.summary = store, orders, cells, log, summary
         self.started_ms = now_ms()
-        self.needs = [{stage.key.digest for stage in missing(store, cell.targets)} for cell in cells]
+        self.needs = [{stage.key.digest for stage in missing(cell.targets)} for cell in cells]
         # A stage that several cells share counts as computed for the first of them.
         self.fresh = [len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)]
         self.computed: set[str] = set()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from desa_ray.errors import DesaError
-from desa_ray.pipeline.graph import Cell
+from desa_ray.experiment.build import Cell
+from desa_ray.experiment.records import cell_records, cell_runs, cell_summary, labels, per_draw, result_config
 from desa_ray.pipeline.provenance import provenance
-from desa_ray.pipeline.records import cell_records, cell_runs, cell_summary, labels, per_draw, result_config
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
 from desa_ray.tracking.entries import CellRun, now_ms
@@ -25,14 +25,14 @@ def finish_cell(
     store: Store, order: Order, cell: Cell, computed: int, log: "SweepLog | None", started_ms: int
 ) -> dict[str, Any]:
     """Write a computed cell's files and log it; returns its summary."""
-    records = cell_records(store, cell)
+    records = cell_records(cell)
     entry = cell_summary(cell, records)
     measures = cell.fused[0].params["measures"]
     order.folder.mkdir(parents=True, exist_ok=True)
     files = [
         write_records(order.folder / "records.parquet", records),
-        write_json(order.folder / "manifest.json", manifest(store, cell, order.plain, cell.recording_counts)),
-        *write_runs(order.folder, cell.config.method.name, cell_runs(store, cell)),
+        write_json(order.folder / "manifest.json", manifest(cell, order.plain, cell.recording_counts)),
+        *write_runs(order.folder, cell.config.method.name, cell_runs(cell)),
     ]
     entry["mlflow_run_id"] = None
     entry["artifacts"] = {path.name: sha256_file(path) for path in files}

@@ -17,13 +17,12 @@ from rich.table import Table
 
 from desa_ray.engines.prompts import prompt_names
 from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.experiment.build import Builder
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
-from desa_ray.pipeline.generations import read_generations
-from desa_ray.pipeline.graph import Builder
 from desa_ray.pipeline.stage import Stage, ancestors
-from desa_ray.store.artifacts import Store
+from desa_ray.stages.generation import read_generations
 from desa_ray.store.leases import Lease
 from jobs.app import hydra_app, output_folder
 from jobs.cells import open_store
@@ -41,8 +40,8 @@ def _task(config: DictConfig) -> None:
     store = open_store(order.config)
     source = Builder(order.config, store, home()).texts(prompts)
     stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(order.config.draws)}
-    todo = missing(store, list(stages.values()))
-    check_feasible(store, todo, order.config.cluster)
+    todo = missing(list(stages.values()))
+    check_feasible(todo, order.config.cluster)
     note(f"{counted(len(stages), 'prompt draw')}, {counted(len(todo), 'stage')} to compute")
     with ExitStack() as stack:
         keys = [stage.key.digest for stage in ancestors(list(stages.values()))]
@@ -53,26 +52,25 @@ def _task(config: DictConfig) -> None:
         if todo:
             executor.require([order.config], todo)
         errors: dict[str, DesaError] = {}
-        run_graph(store, todo, executor, progress, lambda _, error: errors.update({str(error): error} if error else {}))
+        run_graph(todo, executor, progress, lambda _, error: errors.update({str(error): error} if error else {}))
         if errors:  # what else could be generated is stored
             raise Problems(errors.values()) if len(errors) > 1 else next(iter(errors.values()))
     fresh = {stage.key.digest for stage in todo}
-    Console(width=None if Console().is_terminal else 140).print(_table(store, stages, fresh))
+    Console(width=None if Console().is_terminal else 140).print(_table(stages, fresh))
     if config.export is not None:
         for prompt in prompts:
-            path = export(
-                store, [stages[prompt, draw] for draw in range(order.config.draws)], Path(config.export), prompt
-            )
+            draws = [stages[prompt, draw] for draw in range(order.config.draws)]
+            path = export(draws, Path(config.export), prompt)
             note(f"exported: {path}")
 
 
-def _table(store: Store, stages: dict[tuple[str, int], Stage], fresh: set[str]) -> Table:
+def _table(stages: dict[tuple[str, int], Stage], fresh: set[str]) -> Table:
     """Validity, fallbacks and speed of each prompt and draw."""
     table = Table(title="generated text", title_justify="left", title_style="")
     for name in ("prompt", "draw", "state", "queries", "valid", "retries", "fallbacks", "tokens", "tokens/s"):
         table.add_column(name, justify="left" if name in ("prompt", "state") else "right")
     for (prompt, draw), stage in stages.items():
-        manifest = stage.artifact(store).manifest()
+        manifest = stage.artifact.manifest()
         counts = manifest["counts"]
         rows, fallbacks = counts["rows"], counts["fallbacks"]
         tokens = counts.get("completion_tokens")
@@ -85,11 +83,11 @@ def _table(store: Store, stages: dict[tuple[str, int], Stage], fresh: set[str]) 
     return table
 
 
-def export(store: Store, draws: list[Stage], folder: Path, prompt: str) -> Path:
+def export(draws: list[Stage], folder: Path, prompt: str) -> Path:
     """Writes the draws of a prompt as `<folder>/<prompt>.jsonl`; fallbacks keep their flag and reason."""
     lines = []
     for stage in draws:
-        records = read_generations(store, stage).records.select("query_id", "draw", "texts", "fallback", "reason")
+        records = read_generations(stage).records.select("query_id", "draw", "texts", "fallback", "reason")
         for row in records.filter(pl.col("query_id").is_not_null()).iter_rows(named=True):
             fallen = {"fallback": True, "reason": row["reason"]} if row["fallback"] else {}
             line = {"query_id": row["query_id"], "prompt": prompt, "draw": row["draw"], "texts": row["texts"], **fallen}

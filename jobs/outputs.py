@@ -12,11 +12,10 @@ import polars as pl
 from desa_ray.data.trec import has_blanks, run_text, without_blanks, write_bytes, write_run
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError
-from desa_ray.pipeline.graph import Cell
+from desa_ray.experiment.build import Cell
+from desa_ray.experiment.records import result_config
 from desa_ray.pipeline.provenance import provenance
-from desa_ray.pipeline.records import result_config
 from desa_ray.pipeline.stage import ancestors
-from desa_ray.store.artifacts import Store
 from jobs.console import note
 
 
@@ -77,11 +76,11 @@ def _spelled(run: pl.DataFrame) -> dict[str, list[str]]:
     return {without_blanks(query): [without_blanks(document) for document in documents] for query, documents in rows}
 
 
-def manifest(store: Store, cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]) -> dict[str, Any]:
+def manifest(cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]) -> dict[str, Any]:
     """What a cell was made of: code, environment, Java, configuration, inputs, and every stage's key and content."""
     stages = []
     for stage in ancestors(cell.targets):
-        artifact = stage.artifact(store)
+        artifact = stage.artifact
         found = artifact.manifest() if artifact.exists() else None
         stages.append(
             {

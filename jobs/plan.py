@@ -15,10 +15,10 @@ from rich.table import Table
 
 from desa_ray.config import STRICT, Int, checked
 from desa_ray.errors import DesaError, listed
+from desa_ray.experiment.build import Cell
 from desa_ray.pipeline.estimates import plan_stages
 from desa_ray.pipeline.explain import Reason, explain
 from desa_ray.pipeline.feasible import check_feasible
-from desa_ray.pipeline.graph import Cell
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
@@ -57,10 +57,10 @@ def show_plan(orders: Sequence[Order], options: PlanConfig) -> None:
     stages = plan_stages(store, [target for cell in cells for target in cell.targets], cluster, this_machine())
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
-    console.print(show(title, store, stages, cluster, options.detail))
+    console.print(show(title, stages, cluster, options.detail))
     for line in totals(store, stages):
         console.print(line, soft_wrap=True)
-    check_feasible(store, [planned.stage for planned in stages if planned.to_compute], cluster)
+    check_feasible([planned.stage for planned in stages if planned.to_compute], cluster)
 
 
 def _explain(console: Console, store: Store, number: int, cell: Cell, detail: bool) -> None:

@@ -1,6 +1,5 @@
 """A plan for people: a table or a tree of its stages, equal kinds together, and what is left in all."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from rich.tree import Tree
 
 from desa_ray.config import ClusterConfig
 from desa_ray.pipeline.estimates import Planned
-from desa_ray.pipeline.feasible import GB, documents_of, kind_of, shard_queries, worker_bytes
+from desa_ray.pipeline.feasible import GB, kind_of, queries_per_shard
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 
@@ -28,7 +27,7 @@ class Line:
     name: str
     what: str
 
-    def cells(self, store: Store, cluster: ClusterConfig, detail: bool) -> list[str]:
+    def cells(self, cluster: ClusterConfig, detail: bool) -> list[str]:
         """Texts of the columns."""
         counts = Counter(planned.state for planned in self.stages)
         if detail:
@@ -41,20 +40,20 @@ class Line:
         left = [planned for planned in self.stages if planned.to_compute]
         if not left:
             return [self.name, self.what, state, "", "", "", ""]
-        return [self.name, self.what, state, _items(left), _time(left), _bytes(left), _workers(store, cluster, left)]
+        return [self.name, self.what, state, _items(left), _time(left), _bytes(left), _workers(cluster, left)]
 
 
-def plan_table(title: str, store: Store, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> Table:
+def plan_table(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> Table:
     """Inputs before users, a line a kind; with `detail`, a line a stage."""
     table = Table(title=title, title_justify="left", title_style="")
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in RIGHT else "left", overflow="fold")
     for line in _lines(stages, detail):
-        table.add_row(*line.cells(store, cluster, detail))
+        table.add_row(*line.cells(cluster, detail))
     return table
 
 
-def plan_tree(title: str, store: Store, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> Tree:
+def plan_tree(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> Tree:
     """Results at the top, below each what it is computed from; a kind that was shown before only by its name."""
     lines = _lines(stages, detail)
     line_of = {planned.stage.key.digest: line for line in lines for planned in line.stages}
@@ -71,7 +70,7 @@ def plan_tree(title: str, store: Store, stages: Sequence[Planned], cluster: Clus
     root = Tree(title)
 
     def add(branch: Tree, line: Line) -> None:
-        name, what, state, *rest = line.cells(store, cluster, detail)
+        name, what, state, *rest = line.cells(cluster, detail)
         title = f"{name} {what}".strip()
         if id(line) in shown and inputs[id(line)]:
             branch.add(f"{title} (above)")
@@ -140,23 +139,8 @@ def _lines(stages: Sequence[Planned], detail: bool) -> list[Line]:
         return [Line([planned], planned.stage.name, planned.stage.label) for planned in stages]
     groups: dict[tuple[str, str], list[Planned]] = {}
     for planned in stages:
-        groups.setdefault((planned.stage.name, _kind(planned.stage)), []).append(planned)
+        groups.setdefault((planned.stage.name, planned.stage.work.plan_group(planned.stage)), []).append(planned)
     return [Line(own, name, what) for (name, what), own in groups.items()]
-
-
-def _kind(stage: Stage) -> str:
-    """What stages of one line have in common, beside the stage's name."""
-    match stage.name:
-        case "generation":
-            return re.sub(r" draw \d+$", "", stage.label)
-        case "text_vectors":
-            return stage.params["encoder"]["model"]
-        case "ranking" | "prefix":
-            return stage.params["kind"]
-        case "terms" | "fusion":
-            return ""
-        case _:
-            return stage.label
 
 
 def _items(left: Sequence[Planned]) -> str:
@@ -183,18 +167,18 @@ def _sum(text: str, known: int, left: Sequence[Planned]) -> str:
     return ("" if text.startswith("<") else ROUGH if rough else "~") + text + (" + ?" if known < len(left) else "")
 
 
-def _held(store: Store, stage: Stage, cluster: ClusterConfig) -> int | None:
-    full = worker_bytes(stage, documents_of(store, stage), shard_queries(store, stage, cluster))
+def _held(stage: Stage, cluster: ClusterConfig) -> int | None:
+    full = stage.work.worker_bytes(stage, queries_per_shard(stage, cluster))
     return None if full is None else min(full, int(cluster.memory_gb * GB))
 
 
-def _workers(store: Store, cluster: ClusterConfig, left: Sequence[Planned]) -> str:
+def _workers(cluster: ClusterConfig, left: Sequence[Planned]) -> str:
     """Pool, workers, what each takes, and the memory that the largest of its matrices needs."""
     stage, workers = left[0].stage, max(planned.workers for planned in left)
     pool = stage.work.pool
     if pool is None:
         return "this process"
     takes = f"{pool.cpus:g} CPU" + (f", {pool.gpus:g} GPU" if pool.gpus else "")
-    held = [_held(store, own.stage, cluster) for own in left]
+    held = [_held(own.stage, cluster) for own in left]
     memory = max((one for one in held if one), default=None)
     return f"{workers} {kind_of(pool)}: {takes}" + (f", {size(memory)}" if memory else "")

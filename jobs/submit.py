@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass
 from desa_ray.config import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.graph import setting_problems
+from desa_ray.experiment.build import setting_problems
 from jobs.app import hydra_app
 from jobs.arrival import VARIABLE, expectation
 from jobs.console import note

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from desa_ray.config import RunConfig
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.graph import Cell
+from desa_ray.experiment.build import Cell
+from desa_ray.experiment.records import labels
 from desa_ray.pipeline.provenance import provenance
-from desa_ray.pipeline.records import labels
 from desa_ray.types import sha256_json
 from jobs.console import counted, note
 from jobs.finishing import cell_digest

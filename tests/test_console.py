@@ -8,7 +8,7 @@ from jobs.console import ConsoleProgress, counted
 
 
 def _stage(number: int) -> Stage:
-    return Stage("ranking", 1, {"number": number}, work=None, label=f"number {number}")  # pyright: ignore[reportArgumentType]
+    return Stage(None, "ranking", 1, {"number": number}, None, label=f"number {number}")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.fixture

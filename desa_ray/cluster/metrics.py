@@ -96,7 +96,7 @@ class CountingWorker(Worker):
         count("worker_seconds", seconds, stage=task.stage.name)
         count("shards", stage=task.stage.name, outcome="computed")
         with suppress(DesaError):  # parts that another run replaced meanwhile: counting must not fail the work
-            count_all(part_counts(self.store, task.stage, task.shard.parts))
+            count_all(part_counts(task.stage, task.shard.parts))
 
 
 class CountingProgress:
@@ -123,5 +123,5 @@ class CountingProgress:
         if stage.work.pool is None and fresh:
             count("shards", fresh, stage=stage.name, outcome="computed")
             with suppress(DesaError):
-                count_all(part_counts(self.store, stage, list(stage.artifact(self.store).parts())))
+                count_all(part_counts(stage, list(stage.artifact.parts())))
         self.shown.end(stage, seconds)

@@ -94,7 +94,7 @@ def _decode_length(byte: int) -> int:
 def _score(indices, weights, indptr, docs, freqs, norms, inverse, sums, hits, start):
     """Accumulate term by term, then gather the hits in document order, leaving `sums` and `hits` zero again.
 
-    Scratch of n entries stands for the documents start .. start + n - 1.
+    WorkerCache of n entries stands for the documents start .. start + n - 1.
     """
     one = np.float32(1)
     n_hits = 0

@@ -14,7 +14,6 @@ from desa_ray.errors import DesaError
 from desa_ray.pipeline.execute import Progress, ready, run_stage, schedule
 from desa_ray.pipeline.executor import Executor
 from desa_ray.pipeline.stage import Stage
-from desa_ray.store.artifacts import Store
 
 LOOK_S = 0.5
 IN_FLIGHT = 2  # stages of one pool: one has the workers, one stands ready or is being finished
@@ -23,7 +22,6 @@ Settled = Callable[[Stage, DesaError | None], None]
 
 
 def run_graph(
-    store: Store,
     todo: Sequence[Stage],
     executor: Executor,
     progress: Progress,
@@ -38,18 +36,18 @@ def run_graph(
     """
     if not any(stage.work.pool for stage in todo) or executor.lanes == 1:  # no workers: no cluster either
         first()
-        _in_turn(store, todo, executor, progress, settled)
+        _in_turn(todo, executor, progress, settled)
     else:
-        _side_by_side(store, todo, executor, progress, settled, first)
+        _side_by_side(todo, executor, progress, settled, first)
 
 
-def _in_turn(store: Store, todo: Sequence[Stage], executor: Executor, progress: Progress, settled: Settled) -> None:
+def _in_turn(todo: Sequence[Stage], executor: Executor, progress: Progress, settled: Settled) -> None:
     broken: dict[str, DesaError] = {}
     for stage in schedule(todo):
         error = _inherited(stage, broken)
         if error is None:
             try:
-                run_stage(store, stage, executor, progress)
+                run_stage(stage, executor, progress)
             except DesaError as failure:
                 error = failure
         if error is not None:
@@ -58,7 +56,6 @@ def _in_turn(store: Store, todo: Sequence[Stage], executor: Executor, progress: 
 
 
 def _side_by_side(
-    store: Store,
     todo: Sequence[Stage],
     executor: Executor,
     progress: Progress,
@@ -83,7 +80,7 @@ def _side_by_side(
                             executor.release(stage.work.pool)
                         telling.append(teller.submit(settled, stage, error))
                         continue
-                    running[threads.submit(run_stage, store, stage, executor, progress)] = stage
+                    running[threads.submit(run_stage, stage, executor, progress)] = stage
                 while telling and telling[0].done():
                     telling.popleft().result()
                 finished, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)

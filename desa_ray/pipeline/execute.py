@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from desa_ray.pipeline.executor import Executor
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import Shard, Stage, Task
-from desa_ray.store.artifacts import Store
 
 
 class Progress(Protocol):
@@ -38,20 +37,20 @@ class Quiet:
     def end(self, stage: Stage, seconds: float) -> None: ...
 
 
-def present(store: Store, stage: Stage) -> bool:
+def present(stage: Stage) -> bool:
     """True when the stage's artifact is whole and was built from the inputs as they are stored now."""
-    artifact = stage.artifact(store)
+    artifact = stage.artifact
     if not artifact.exists():
         return False
     noted: Mapping[str, str] = artifact.manifest()["meta"]["inputs"]
     for role, source in stage.inputs.items():
-        upstream = source.artifact(store)
+        upstream = source.artifact
         if upstream.exists() and upstream.manifest()["content"] != noted[role]:
             return False
     return True
 
 
-def missing(store: Store, targets: Sequence[Stage]) -> list[Stage]:
+def missing(targets: Sequence[Stage]) -> list[Stage]:
     """The stages that must be computed for the targets, inputs first; a stored stage needs none of its inputs."""
     needed: dict[str, Stage] = {}
     verdicts: dict[str, bool] = {}
@@ -60,7 +59,7 @@ def missing(store: Store, targets: Sequence[Stage]) -> list[Stage]:
         digest = stage.key.digest
         if digest in verdicts:
             return
-        verdicts[digest] = present(store, stage)
+        verdicts[digest] = present(stage)
         if not verdicts[digest]:
             for source in stage.inputs.values():
                 visit(source)
@@ -95,31 +94,31 @@ def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
         yield stage
 
 
-def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress) -> None:
+def run_stage(stage: Stage, executor: Executor, progress: Progress) -> None:
     """Compute the shards that are not stored, then publish the manifest."""
     started = time.perf_counter()
-    artifact = stage.artifact(store)
-    if present(store, stage):  # another run on this store finished it since the plan was made
+    artifact = stage.artifact
+    if present(stage):  # another run on this store finished it since the plan was made
         progress.begin(stage, 1, 1)
         progress.end(stage, 0.0)
         return
-    sources = {role: source.artifact(store).manifest() for role, source in stage.inputs.items()}
+    sources = {role: source.artifact.manifest() for role, source in stage.inputs.items()}
     contents = {role: manifest["content"] for role, manifest in sources.items()}
-    with store.exclusive(stage.key):  # two runs that find it out of date must not discard each other's new parts
-        artifact = stage.artifact(store)
-        if artifact.exists() and not present(store, stage):  # whole, but built from other inputs
+    with stage.store.exclusive(stage.key):  # two runs that find it out of date must not discard each other's new parts
+        artifact = stage.artifact
+        if artifact.exists() and not present(stage):  # whole, but built from other inputs
             artifact.discard()
-        layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
+        layout = artifact.layout({**stage.work.layout(stage), "inputs": contents})
         if layout["inputs"] != contents:  # half built from other inputs
             artifact.discard()
-            layout = artifact.layout({**stage.work.layout(store, stage), "inputs": contents})
+            layout = artifact.layout({**stage.work.layout(stage), "inputs": contents})
     shards = stage.work.shards(layout)
     open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
     tasks, pool, workers = [Task(stage, shard) for shard in open_shards], stage.work.pool, 1
     if pool is None or not tasks:
         progress.begin(stage, len(shards), len(shards) - len(open_shards))
         for task in tasks:
-            stage.work.run(None, store, stage, task.shard)
+            stage.work.run(None, stage, task.shard)
             progress.advance(stage)
     else:
         asked = time.perf_counter()
@@ -129,7 +128,7 @@ def run_stage(store: Store, stage: Stage, executor: Executor, progress: Progress
             started += time.perf_counter() - asked
             progress.begin(stage, len(shards), len(shards) - len(open_shards))
             executor.map(pool, tasks, lambda task: progress.advance(task.stage))
-    finished = stage.work.finish(store, stage, layout)
+    finished = stage.work.finish(stage, layout)
     seconds = time.perf_counter() - started
     meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}
     meta |= {**_effort(stage, sources, shards, open_shards, workers), **provenance(), **finished.meta}

@@ -34,7 +34,7 @@ class Worker:
         """Compute one shard; whatever goes wrong is an error for the user, also beyond this process."""
         with error_boundary(str(task)):
             self.load()
-            task.stage.work.run(self.engine, self.store, task.stage, task.shard)
+            task.stage.work.run(self.engine, task.stage, task.shard)
 
 
 class Stopped(Exception):

@@ -12,7 +12,7 @@ from typing import Any
 
 from desa_ray.pipeline.estimates import stored_shards
 from desa_ray.pipeline.execute import missing
-from desa_ray.pipeline.history import History, Past
+from desa_ray.pipeline.history import History, StoredRun
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 from desa_ray.types import canonical_json
@@ -52,29 +52,29 @@ class Reason:
 def explain(store: Store, targets: Sequence[Stage]) -> list[Reason]:
     """A reason for every stage that the targets lack, inputs first."""
     comparer = _Comparer(History(store))
-    return [_reason(store, stage, comparer) for stage in missing(store, targets)]
+    return [_reason(stage, comparer) for stage in missing(targets)]
 
 
-def _reason(store: Store, stage: Stage, comparer: "_Comparer") -> Reason:
-    artifact = stage.artifact(store)
+def _reason(stage: Stage, comparer: "_Comparer") -> Reason:
+    artifact = stage.artifact
     if artifact.exists():
-        return Reason(stage, f"built from inputs that have changed content since: {_changed(store, stage)}")
-    done, shards, _ = stored_shards(store, stage)
+        return Reason(stage, f"built from inputs that have changed content since: {_changed(stage)}")
+    done, shards, _ = stored_shards(stage)
     if done:
         return Reason(stage, f"half done: {done} of {shards} shards are stored, a run goes on from there")
-    pasts = comparer.history.of(stage.name)
-    if not pasts:
+    runs = comparer.history.runs(stage.name)
+    if not runs:
         return Reason(stage, "nothing of this kind is stored")
-    compared = [(comparer.differences(stage, past), past) for past in pasts]
+    compared = [(comparer.differences(stage, run), run) for run in runs]
     found, near = min(compared, key=lambda pair: _distance(pair[0]))  # of equals the newest
     return Reason(stage, "", near.key.short, found)
 
 
-def _changed(store: Store, stage: Stage) -> str:
-    noted: Mapping[str, str] = stage.artifact(store).manifest()["meta"]["inputs"]
+def _changed(stage: Stage) -> str:
+    noted: Mapping[str, str] = stage.artifact.manifest()["meta"]["inputs"]
     changed = []
     for role, source in stage.inputs.items():
-        upstream = source.artifact(store)
+        upstream = source.artifact
         if upstream.exists() and (content := upstream.manifest()["content"]) != noted[role]:
             changed.append(f"{role} {noted[role][:12]} -> {content[:12]}")
     return ", ".join(changed)
@@ -92,30 +92,30 @@ class _Comparer:
         self.history = history
         self._known: dict[tuple[str, str], tuple[Difference, ...]] = {}
 
-    def differences(self, stage: Stage, past: Past) -> tuple[Difference, ...]:
+    def differences(self, stage: Stage, run: StoredRun) -> tuple[Difference, ...]:
         """What sets a stage to be apart from a stored one, at the places where it begins."""
-        pair = (stage.key.digest, past.key.digest)
+        pair = (stage.key.digest, run.key.digest)
         if pair not in self._known:
-            self._known[pair] = tuple(dict.fromkeys(self._compare(stage, past)))
+            self._known[pair] = tuple(dict.fromkeys(self._compare(stage, run)))
         return self._known[pair]
 
-    def _compare(self, stage: Stage, past: Past) -> Iterator[Difference]:
-        own, other = _flat(stage.key.params), _flat(past.key.params)
-        if stage.version != past.key.version:
-            yield Difference(stage.name, "version of the stage's code", str(past.key.version), str(stage.version))
+    def _compare(self, stage: Stage, run: StoredRun) -> Iterator[Difference]:
+        own, other = _flat(stage.key.params), _flat(run.key.params)
+        if stage.version != run.key.version:
+            yield Difference(stage.name, "version of the stage's code", str(run.key.version), str(stage.version))
         for name in [*own, *(name for name in other if name not in own)]:
             if own.get(name, _NONE) != other.get(name, _NONE):
                 yield Difference(stage.name, name, _shown(other, name), _shown(own, name))
         for role, source in stage.inputs.items():
-            if role not in past.key.inputs:
+            if role not in run.key.inputs:
                 yield Difference(stage.name, f"input {role}", "none", str(source))
-            elif past.key.inputs[role] != source.key.digest:
-                upstream = self.history.find(source.name, past.key.inputs[role])
+            elif run.key.inputs[role] != source.key.digest:
+                upstream = self.history.find(source.name, run.key.inputs[role])
                 if upstream is None:
-                    yield Difference(stage.name, f"input {role}", f"{past.key.inputs[role][:12]} (gone)", str(source))
+                    yield Difference(stage.name, f"input {role}", f"{run.key.inputs[role][:12]} (gone)", str(source))
                 else:
                     yield from self.differences(source, upstream)
-        for role, digest in past.key.inputs.items():
+        for role, digest in run.key.inputs.items():
             if role not in stage.inputs:
                 yield Difference(stage.name, f"input {role}", digest[:12], "none")
 

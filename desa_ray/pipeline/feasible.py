@@ -3,35 +3,24 @@
 A local cluster is judged by this machine; the nodes of a running one are asked by `cluster` when the run connects.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.fusing import fusion_bytes
 from desa_ray.pipeline.machine import Machine, this_machine
-from desa_ray.pipeline.rankings import ranking_bytes
 from desa_ray.pipeline.stage import Pool, Stage
-from desa_ray.store.artifacts import Store
 
 GB = 2**30
 SIZES = {"encoder": "encoders", "generator": "generators", "scorer": "scorers", "replayer": "replayers"}
 CPUS = {"encoder": "encoder_cpus", "generator": "generator_cpus"}
 GPUS = {"encoder": "cluster.encoder_gpus", "generator": "generator.tensor_parallel_size"}
 
-# Stage -> bytes that one worker holds at once, from the stage, N documents and the queries it works on together.
-MEMORY: Mapping[str, Callable[[Stage, int, int], int]] = {
-    "ranking": lambda stage, documents, queries: ranking_bytes(documents, queries),
-    "fusion": lambda stage, documents, queries: fusion_bytes(
-        documents, len(stage.params["channels"]), stage.params.get("ranking") == "lazy"
-    ),
-}
 
-
-def check_feasible(store: Store, todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine | None = None) -> None:
+def check_feasible(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine | None = None) -> None:
     """Raises `Problems` with every reason why the stages to compute cannot run on this cluster."""
     machine = machine or this_machine()
     problems = [] if cluster.kind == "existing" else list(_pool_problems(todo, cluster, machine))
-    problems += _memory_problems(store, todo, cluster, machine)
+    problems += _memory_problems(todo, cluster, machine)
     if problems:
         raise Problems({str(problem): problem for problem in problems}.values())
 
@@ -41,35 +30,18 @@ def kind_of(pool: Pool) -> str:
     return pool.name.partition(":")[0]
 
 
-def room(pool: Pool, cluster: ClusterConfig, machine: Machine) -> int:
+def capacity(pool: Pool, cluster: ClusterConfig, machine: Machine) -> int:
     """How many workers of this kind fit a local cluster."""
     cpus, gpus = cluster.cpus or machine.cpus, machine.gpus
     return int(min(cpus // pool.cpus if pool.cpus else 1 << 20, gpus // pool.gpus if pool.gpus else 1 << 20))
 
 
-def worker_bytes(stage: Stage, documents: int | None, queries: int) -> int | None:
-    """What one worker of a stage holds for so many queries at once; None where it never grows with the collection."""
-    rule = MEMORY.get(stage.name)
-    return rule(stage, documents, queries) if rule and documents else None
-
-
-def shard_queries(store: Store, stage: Stage, cluster: ClusterConfig) -> int:
+def queries_per_shard(stage: Stage, cluster: ClusterConfig) -> int:
     """Queries of one shard."""
-    artifact = stage.inputs["queries"].artifact(store) if "queries" in stage.inputs else None
-    rows = artifact.manifest()["counts"]["rows"] if artifact and artifact.exists() else cluster.shard_queries
-    return min(cluster.shard_queries, rows)
-
-
-def documents_of(store: Store, stage: Stage) -> int | None:
-    """Documents of the corpus that a stage works on, found along its inputs."""
-    waiting = [stage]
-    while waiting:
-        found = waiting.pop(0)
-        if found.name == "corpus":
-            artifact = found.artifact(store)
-            return artifact.manifest()["counts"]["rows"] if artifact.exists() else None
-        waiting += found.inputs.values()
-    return None
+    source = stage.inputs.get("queries")
+    if source is None or not source.artifact.exists():
+        return cluster.shard_queries
+    return min(cluster.shard_queries, source.rows)
 
 
 def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine) -> Iterator[DesaError]:
@@ -94,7 +66,7 @@ def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machi
         elif pool.gpus <= machine.gpus and kind in SIZES:
             # The defaults are made for any machine: on a small one fewer workers start. More is somebody's wish.
             asked, default = getattr(cluster, SIZES[kind]), getattr(ClusterConfig(), SIZES[kind])
-            if (held := room(pool, cluster, machine)) < (asked or 0) and asked > (default or 0):
+            if (held := capacity(pool, cluster, machine)) < (asked or 0) and asked > (default or 0):
                 takes = f"{pool.cpus:g} CPUs" + (f" and {pool.gpus:g} GPUs" if pool.gpus else "")
                 yield DesaError(
                     f"{asked} workers of {takes} each do not fit: the local cluster holds {held}",
@@ -103,27 +75,24 @@ def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machi
                 )
 
 
-def _memory_problems(
-    store: Store, todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine
-) -> Iterator[DesaError]:
+def _memory_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine) -> Iterator[DesaError]:
     given = cluster.memory_gb * GB
     worst: dict[str, int] = {}
     for stage in todo:
-        documents = documents_of(store, stage)
-        queries = shard_queries(store, stage, cluster)
-        needed, full = worker_bytes(stage, documents, 1), worker_bytes(stage, documents, queries)
+        queries = queries_per_shard(stage, cluster)
+        needed, full = stage.work.worker_bytes(stage, 1), stage.work.worker_bytes(stage, queries)
         if needed is None or full is None:
             continue
         if needed > given:
             yield DesaError(
-                f"one query alone takes {needed / GB:.3g} GB for {documents:,} documents ({_shown(stage)}), "
+                f"one query alone takes {needed / GB:.3g} GB ({_shown(stage)}), "
                 f"more than the {cluster.memory_gb:g} GB a worker may use",
                 where="cluster.memory_gb",
                 mend=f"set it to {_rounded_up(needed / GB)}, or use ranking=lazy",
             )
         elif stage.work.pool and cluster.kind != "existing":
             pool = stage.work.pool
-            workers = 1 if cluster.kind == "serial" else min(pool.size or 1, max(1, room(pool, cluster, machine)))
+            workers = 1 if cluster.kind == "serial" else min(pool.size or 1, max(1, capacity(pool, cluster, machine)))
             worst[kind_of(pool)] = max(worst.get(kind_of(pool), 0), workers * min(int(given), full))
     for kind, total in worst.items():
         if total > machine.memory:

@@ -24,7 +24,7 @@ from desa_ray.crash import began
 from desa_ray.error_boundary import error_boundary
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.executor import Stopped, WithoutRivals, Worker, lost_too_often
-from desa_ray.pipeline.feasible import room
+from desa_ray.pipeline.feasible import capacity
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool, Stage, Task
 
@@ -94,7 +94,7 @@ class ProcessExecutor(WithoutRivals):
         self._stopping.set()
 
     def workers_for(self, pool: Pool, tasks: int) -> int:
-        held = room(pool, self.config, this_machine())
+        held = capacity(pool, self.config, this_machine())
         return max(1, min(pool.size or held, tasks, held))
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:

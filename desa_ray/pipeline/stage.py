@@ -1,15 +1,18 @@
 """A stage is data: its identity (name, version, parameters, inputs) decides its key, its work says how to compute it.
 
 Two stages with one key are the same artifact. Nothing that leaves a result unchanged (pool sizes, batches, shards,
-paths) is part of the identity; such settings live in `work` and `Pool` and may differ between runs.
+paths) is part of the identity; such settings live in `work` and `Pool` and may differ between runs. A stage knows the
+store that its artifact lies in; the kinds of stages are in `desa_ray.stages`, one file each.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple
 
+from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.store.artifacts import Artifact, Store
 from desa_ray.store.keys import Key
 
@@ -55,31 +58,98 @@ class Finished:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Work(Protocol):
-    """How a stage is computed. Implementations are small picklable dataclasses without data."""
+class Count(NamedTuple):
+    """`value` more of the metric `name`, of the kind that `labels` say."""
 
-    @property
-    def pool(self) -> Pool | None:
-        """The pool that runs the shards; None runs them in the calling process."""
-        ...
+    name: str
+    value: int
+    labels: dict[str, str]
 
-    def layout(self, store: Store, stage: "Stage") -> Mapping[str, Any]:
+
+class Work(ABC):
+    """How a kind of stage is computed, and what plans and metrics need to know of it.
+
+    Implementations are small picklable dataclasses without data; a stage of theirs is the argument of every method.
+
+    Attributes:
+        pool: the pool that runs the shards; None runs them in the calling process.
+        unit: what people count of it in a plan; empty for stages that plans do not estimate.
+        sized_by: the role of the input that it has as many rows as.
+    """
+
+    pool: Pool | None
+    unit: ClassVar[str] = ""
+    sized_by: ClassVar[str] = "queries"
+
+    @abstractmethod
+    def layout(self, stage: "Stage") -> Mapping[str, Any]:
         """The shard boundaries to propose; the first writer's stay for ever. May write parts all shards need."""
-        ...
 
-    def shards(self, layout: Mapping[str, Any]) -> Sequence[Shard]: ...
+    @abstractmethod
+    def shards(self, layout: Mapping[str, Any]) -> Sequence[Shard]:
+        """The shards of a layout, in the order of their rows."""
 
-    def run(self, engine: Any, store: Store, stage: "Stage", shard: Shard) -> None:
+    @abstractmethod
+    def run(self, engine: Any, stage: "Stage", shard: Shard) -> None:
         """Compute one shard and write its parts."""
-        ...
 
-    def finish(self, store: Store, stage: "Stage", layout: Mapping[str, Any]) -> Finished: ...
+    @abstractmethod
+    def finish(self, stage: "Stage", layout: Mapping[str, Any]) -> Finished:
+        """Hash the logical rows of all shards in order, and count them."""
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size | None:
+        """How large a stage with these parameters is.
+
+        Args:
+            rows: rows of its inputs by role.
+            distinct: distinct texts among them, where the kind counts those.
+        """
+        del params, rows, distinct
+        return None
+
+    @classmethod
+    def comparable_key(cls, params: Params, rows: Rows) -> Any:
+        """Equal for two stages of which one tells something about how long the other takes."""
+        del params, rows
+        return None
+
+    @classmethod
+    def similarity(cls, params: Params) -> tuple[Any, ...]:
+        """What two comparable stages should agree in, most important first."""
+        del params
+        return ()
+
+    def distinct_texts(self, stage: "Stage") -> tuple[int | None, bool]:
+        """The `distinct` of `size`, and whether it is an upper bound only."""
+        del stage
+        return None, False
+
+    def shard_rows(self, rows: Rows) -> int | None:
+        """Rows per shard of a stage that has no layout yet; None for one shard."""
+        del rows
+        return None
+
+    def worker_bytes(self, stage: "Stage", queries: int) -> int | None:
+        """What one worker holds for so many queries at once; None where it never grows with the collection."""
+        del stage, queries
+        return None
+
+    def plan_group(self, stage: "Stage") -> str:
+        """What a plan calls the stages of one line, beside the stage's name."""
+        return stage.label
+
+    def metrics(self, stage: "Stage", parts: Sequence[str]) -> Iterator[Count]:
+        """What the stored parts of a shard amount to, beside their rows and bytes."""
+        del stage, parts
+        return iter(())
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One artifact to be: identity plus work. `label` is for people."""
+    """One artifact to be: identity plus work, and the store it lies in. `label` is for people."""
 
+    store: Store = field(repr=False, compare=False)
     name: str
     version: int
     params: Mapping[str, Any]
@@ -93,8 +163,28 @@ class Stage:
             self.name, self.version, self.params, {role: stage.key.digest for role, stage in self.inputs.items()}
         )
 
-    def artifact(self, store: Store) -> Artifact:
-        return store.artifact(self.key)
+    @property
+    def artifact(self) -> Artifact:
+        """Its artifact, made anew at each use: what is on the disk counts."""
+        return self.store.artifact(self.key)
+
+    @property
+    def rows(self) -> int:
+        """Rows of its stored artifact, as its manifest counts them."""
+        return self.artifact.manifest()["counts"]["rows"]
+
+    def stored_layout(self) -> Mapping[str, Any]:
+        """The layout that the stage's first writer fixed; a complete artifact's manifest holds it too."""
+        artifact = self.artifact
+        if artifact.exists():
+            return artifact.manifest()["layout"]
+        layout = artifact.stored_layout()
+        assert layout, f"{self} has no layout yet"
+        return layout
+
+    def stored_shards(self) -> Sequence[Shard]:
+        """The shards of the stored layout."""
+        return self.work.shards(self.stored_layout())
 
     def __str__(self) -> str:
         return f"{self.name} {self.label} [{self.key.short}]".replace("  ", " ")
@@ -109,16 +199,6 @@ class Task:
 
     def __str__(self) -> str:
         return f"{self.stage} shard {self.shard.number} (rows {self.shard.start}-{self.shard.stop - 1})"
-
-
-def stored_layout(store: Store, stage: Stage) -> Mapping[str, Any]:
-    """The layout that the stage's first writer fixed; a complete artifact's manifest holds it too."""
-    artifact = stage.artifact(store)
-    if artifact.exists():
-        return artifact.manifest()["layout"]
-    layout = artifact.stored_layout()
-    assert layout, f"{stage} has no layout yet"
-    return layout
 
 
 def bounds(total: int, size: int) -> list[int]:

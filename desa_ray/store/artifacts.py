@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,6 +34,10 @@ class Store:
     def __init__(self, root: str | os.PathLike[str], *, repair: bool = False):
         self.files = Files(root)
         self.repair = repair
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A store travels as its place: a worker opens it once, and repairs nothing."""
+        return _store_at, (self.files.root,)
 
     def artifact(self, key: Key) -> "Artifact":
         return Artifact(self.files, key, repair=self.repair)
@@ -80,6 +85,11 @@ class Store:
     def list(self) -> Iterator[Entry]:
         """All artifacts, complete or not, by stage and key."""
         return entries(self.files)
+
+
+@cache
+def _store_at(root: str) -> Store:
+    return Store(root)
 
 
 class Artifact:

@@ -13,7 +13,7 @@ from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.ranking import complete_order, exact_scores, quantise, sparse_order
 from desa_ray.core.statistics.inference import paired_outcomes
 from desa_ray.core.topk import TopK, best_hits, documents_of
-from desa_ray.pipeline.prefixes import FIRST_DEPTH
+from desa_ray.stages.prefix import FIRST_DEPTH
 
 from .harness import Measured, Target, cpu_s, in_turns, ratio
 from .made_up import centres, two_rankings, two_score_lists, unit_vectors

@@ -26,12 +26,13 @@ import numpy as np
 
 from desa_ray.config import RunConfig, parse
 from desa_ray.engines.dense_index import write_shard
+from desa_ray.experiment.build import Builder
+from desa_ray.experiment.records import cell_records
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
 from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.graph import Builder
-from desa_ray.pipeline.records import cell_records
 from desa_ray.pipeline.stage import Shard, Stage
-from desa_ray.pipeline.vectors import CorpusVectorsWork, TextVectorsWork
+from desa_ray.stages.document_vectors import DocumentVectorsWork
+from desa_ray.stages.text_vectors import TextVectorsWork
 from desa_ray.store.artifacts import Store
 from desa_ray.store.tables import write_array
 
@@ -82,23 +83,23 @@ def _vectors(topics: np.ndarray, first: int, seed: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class MadeUpVectors(CorpusVectorsWork):
+class MadeUpVectors(DocumentVectorsWork):
     """Document vectors from a seed."""
 
-    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
-        topics = _topics_of(stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"], 0)
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        topics = _topics_of(stage.inputs["corpus"].rows, 0)
         vectors = _vectors(topics[shard.start : shard.stop], shard.start, 5)
-        stage.artifact(store).write_part(shard.parts[0], lambda path: write_shard(vectors, path), rows=len(vectors))
+        stage.artifact.write_part(shard.parts[0], lambda path: write_shard(vectors, path), rows=len(vectors))
 
 
 @dataclass(frozen=True)
 class MadeUpTextVectors(TextVectorsWork):
     """Query vectors from a seed."""
 
-    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
         topics = _topics_of(QUERIES, 7)[shard.start : shard.stop]
         middles = _vectors(topics, 1 << 40 | shard.start, 5)
-        write_array(stage.artifact(store), shard.parts[0], middles)
+        write_array(stage.artifact, shard.parts[0], middles)
 
 
 def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
@@ -116,7 +117,7 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
 
 def _stages(config: RunConfig, store: Store, home: Path) -> list[Stage]:
     cell = Builder(config, store, home).cell()
-    return [_made_up(stage) for stage in schedule(missing(store, cell.targets))]
+    return [_made_up(stage) for stage in schedule(missing(cell.targets))]
 
 
 def _made_up(stage: Stage) -> Stage:
@@ -136,7 +137,7 @@ def _run(config: RunConfig, home: Path, number: int | None) -> Mapping[str, Any]
     if number is not None:
         executor = SerialExecutor(store.files.root)
         before = time.process_time(), time.perf_counter()
-        run_stage(store, stages[number], executor, Quiet())
+        run_stage(stages[number], executor, Quiet())
         cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
         executor.close()
         name = f"{stages[number].name} {stages[number].label}".strip()
@@ -170,7 +171,7 @@ def run(documents: int, memory_gb: float, scratch: Path) -> dict[str, Any]:
             break
         found.append(_alone(config, home, 0))
     store = Store(str(home / "store"))
-    records = cell_records(store, Builder(config, store, home).cell())
+    records = cell_records(Builder(config, store, home).cell())
     depths = records["depths"].list.max()
     result = {
         "documents": documents,

@@ -13,9 +13,9 @@ from mlflow.tracking import MlflowClient
 from omegaconf import OmegaConf
 
 from desa_ray.config import parse
-from desa_ray.pipeline.collection import read_rows
-from desa_ray.pipeline.graph import Builder
-from desa_ray.pipeline.rankings import Rankings
+from desa_ray.experiment.build import Builder
+from desa_ray.stages.collection import read_rows
+from desa_ray.stages.ranking import Rankings
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS
 from tests.desa_fixtures import dataset, run_desa, summaries
@@ -101,16 +101,16 @@ def _cell(sweep: Sweep, folder: Path, method: str):
     plain = OmegaConf.to_container(composed, resolve=True)
     home = sweep.folder / "home"
     store = Store(str(home / "store"))
-    return store, Builder(parse({key: plain[key] for key in RUN_KEYS}), store, home).cell()
+    return Builder(parse({key: plain[key] for key in RUN_KEYS}), store, home).cell()
 
 
 @pytest.mark.parametrize("method", ["qudar_complete", "qudar_weighted", "qudar_top1000"])
 def test_qudars_certified_top_20_is_the_complete_fusion_of_four_rankings(sweep, scifact_slice, method):
-    store, cell = _cell(sweep, scifact_slice, method)
-    ids = read_rows(store, cell.collection.documents)["id"].to_list()
+    cell = _cell(sweep, scifact_slice, method)
+    ids = read_rows(cell.collection.documents)["id"].to_list()
     records = sweep.records[method]
     for draw, stage in enumerate(cell.fused):
-        rankings = [Rankings(store, stage.inputs[f"channel:{c['name']}"]) for c in stage.params["channels"]]
+        rankings = [Rankings(stage.inputs[f"channel:{c['name']}"]) for c in stage.params["channels"]]
         for row, record in enumerate(records.filter(pl.col("draw") == draw).iter_rows(named=True)):
             scores: dict[int, Fraction] = {}
             for ranking, weight in zip(rankings, record["weights"], strict=True):

@@ -10,11 +10,11 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
+from desa_ray.experiment.build import Builder
 from desa_ray.pipeline.execute import Quiet, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.generations import read_generations
-from desa_ray.pipeline.graph import Builder
 from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.generation import read_generations
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS
 
@@ -46,18 +46,18 @@ def sampled(config: RunConfig, count: int) -> RunConfig:
     return replace(config, dataset=replace(config.dataset, sample=count))
 
 
-def generated(config: RunConfig, folder: Path) -> tuple[Store, Stage]:
+def generated(config: RunConfig, folder: Path) -> Stage:
     """The one generation stage of a configuration, computed in the store below `folder`."""
     store = Store(folder / "store")
     stage = Builder(config, store, folder).texts([PROMPT]).stage(PROMPT, 0)
     executor = SerialExecutor(store.files.root)
-    run_stage(store, stage, executor, Quiet())
+    run_stage(stage, executor, Quiet())
     executor.close()
-    return store, stage
+    return stage
 
 
-def texts(store: Store, stage: Stage) -> pl.DataFrame:
-    return read_generations(store, stage).records
+def texts(stage: Stage) -> pl.DataFrame:
+    return read_generations(stage).records
 
 
 def asked(server: ChatServer) -> int:
@@ -68,30 +68,27 @@ def asked(server: ChatServer) -> int:
 
 
 def test_a_sample_of_a_generated_set_asks_nothing(config, server, tmp_path):
-    whole = texts(*generated(config, tmp_path))
+    whole = texts(generated(config, tmp_path))
     assert asked(server) == 8
-    store, stage = generated(sampled(config, 3), tmp_path)
+    stage = generated(sampled(config, 3), tmp_path)
     assert asked(server) == 0
-    own = texts(store, stage)
+    own = texts(stage)
     assert own.equals(whole.filter(pl.col("query_id").is_in(own["query_id"].implode())))
     assert own["query_id"].to_list() == sorted(own["query_id"])
-    assert (
-        stage.artifact(store).manifest()["counts"] | {"rows": 3, "reused": 3}
-        == stage.artifact(store).manifest()["counts"]
-    )
+    assert stage.artifact.manifest()["counts"] | {"rows": 3, "reused": 3} == stage.artifact.manifest()["counts"]
 
 
 def test_the_whole_set_after_a_sample_asks_for_the_rest_only_and_is_the_same_record(config, server, tmp_path):
-    afresh_store, afresh = generated(config, tmp_path / "afresh")
+    afresh = generated(config, tmp_path / "afresh")
     assert asked(server) == 8
     generated(sampled(config, 3), tmp_path)
     generated(sampled(config, 5), tmp_path)
     assert asked(server) == 5
-    store, stage = generated(config, tmp_path)
+    stage = generated(config, tmp_path)
     assert asked(server) == 3
     assert stage.key == afresh.key
-    assert texts(store, stage).equals(texts(afresh_store, afresh))
-    assert stage.artifact(store).manifest()["content"] == afresh.artifact(afresh_store).manifest()["content"]
+    assert texts(stage).equals(texts(afresh))
+    assert stage.artifact.manifest()["content"] == afresh.artifact.manifest()["content"]
 
 
 def test_text_for_a_query_that_reads_otherwise_is_not_taken(config, server, small_slice, tmp_path):

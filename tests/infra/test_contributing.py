@@ -14,12 +14,13 @@ from omegaconf import OmegaConf
 from desa_ray.config import DatasetConfig, parse
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.validate import validated
+from desa_ray.experiment.build import Builder
 from desa_ray.lines import Findings
-from desa_ray.pipeline.collection import read_rows
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.graph import Builder
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
+from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.stages.collection import read_rows
 from desa_ray.store.artifacts import Store
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
@@ -48,7 +49,11 @@ def _python(heading: str) -> dict[str, Any]:
         "Pool": Pool,
         "Shard": Shard,
         "Stage": Stage,
-        "Store": Store,
+        "Work": Work,
+        "Params": Params,
+        "Rows": Rows,
+        "Size": Size,
+        "even_size": even_size,
         "bounds": bounds,
         "read_rows": read_rows,
         "read_table": read_table,
@@ -94,7 +99,8 @@ def test_an_encoder(tmp_path):
 
 
 def test_a_stage(small_slice, tmp_path):
-    lengths_stage = _python("A stage")["lengths_stage"]
+    examples = _python("A stage")
+    lengths_stage = examples["lengths_stage"]
     source = ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"]
     config = _config(REPOSITORY / "conf", *source)
     stored = []
@@ -102,10 +108,10 @@ def test_a_stage(small_slice, tmp_path):
         own = Store(tmp_path / f"store{size}")
         executor = SerialExecutor(own.files.root)
         queries = Builder(config, own, tmp_path).cell().collection.queries
-        stage = lengths_stage(queries, Pool("lengths", dict), size)
-        for todo in missing(own, [stage]):
-            run_stage(own, todo, executor, Quiet())
-        stored.append(stage.artifact(own).manifest())
+        stage = lengths_stage(queries, examples["LengthsWork"](Pool("lengths", dict), size))
+        for todo in missing([stage]):
+            run_stage(todo, executor, Quiet())
+        stored.append(stage.artifact.manifest())
         executor.close()
     assert stored[0]["counts"]["rows"] == 8
     assert len(stored[0]["parts"]) == 3

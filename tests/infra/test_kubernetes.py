@@ -18,8 +18,8 @@ from jsonschema import Draft202012Validator
 from desa_ray.cluster.resources import check_pools
 from desa_ray.config import RunConfig
 from desa_ray.errors import Problems
-from desa_ray.pipeline.methods import check_method, prompts
-from desa_ray.pipeline.pools import encoder_pool, generator_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.experiment.methods import check_method, prompts
+from desa_ray.experiment.pools import encoder_pool, generator_pool, lucene_pool, replay_pool, scorer_pool
 from desa_ray.pipeline.stage import Pool
 from jobs.settings import order_of
 from tests.infra.programs import REPOSITORY

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from desa_ray.pipeline.columns import edges, frame_of, list_column
+from desa_ray.stages.columns import edges, frame_of, list_column
 
 SCHEMA = pl.Schema(
     {

@@ -13,7 +13,7 @@ import pytest
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import Quiet
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 
 POOL = Pool("threads", dict)
@@ -39,7 +39,7 @@ diary = Diary()
 
 
 @dataclass(frozen=True)
-class Noted:
+class Noted(Work):
     """One shard; `broken` fails in it. Finishing waits until the next stage's shard has begun, if there is one."""
 
     number: int
@@ -48,23 +48,23 @@ class Noted:
     broken: bool = False
     pool: Pool | None = POOL
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(1, 1)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "part-{}.bin")
 
-    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
         diary.note("begin", self.number)
         if self.begun:
             self.begun.set()
         time.sleep(0.02)
         if self.broken:
             raise DesaError("broken")
-        stage.artifact(store).write_part(shard.parts[0], b"x", rows=1)
+        stage.artifact.write_part(shard.parts[0], b"x", rows=1)
         diary.note("end", self.number)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         if self.next_begun:
             assert self.next_begun.wait(10), "the pool idles while a stage is being finished"
         return Finished("0" * 64, {"rows": 1})
@@ -100,15 +100,15 @@ class Threads:
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
         for task in tasks:
-            task.stage.work.run(None, self.store, task.stage, task.shard)
+            task.stage.work.run(None, task.stage, task.shard)
             done(task)
 
     def close(self) -> None:
         self.closed += 1
 
 
-def stages(count: int, **more: Any) -> list[Stage]:
-    return [Stage("ranking", 1, {"number": number}, Noted(number, **more)) for number in range(count)]
+def stages(store: Store, count: int, **more: Any) -> list[Stage]:
+    return [Stage(store, "ranking", 1, {"number": number}, Noted(number, **more)) for number in range(count)]
 
 
 @pytest.fixture(autouse=True)
@@ -119,14 +119,11 @@ def fresh_diary():
 def test_a_pool_has_its_next_stage_ready_while_one_is_finished_and_serves_one_at_a_time(tmp_path):
     begun = [threading.Event() for _ in range(5)]
     following = [*begun[1:], None]
-    todo = [
-        Stage("ranking", 1, {"number": n}, Noted(n, next_begun=following[n], begun=begun[n])) for n in range(len(begun))
-    ]
     executor = Threads(Store(tmp_path))
+    works = [Noted(n, next_begun=following[n], begun=begun[n]) for n in range(len(begun))]
+    todo = [Stage(executor.store, "ranking", 1, {"number": work.number}, work) for work in works]
     told: list[Any] = []
-    run_graph(
-        executor.store, todo, executor, Quiet(), lambda stage, error: told.append((stage.params["number"], error))
-    )
+    run_graph(todo, executor, Quiet(), lambda stage, error: told.append((stage.params["number"], error)))
     assert sorted(told) == [(n, None) for n in range(5)]
     assert (executor.most, executor.admitted, executor.closed) == (2, 0, 1)
     order = [number for what, number in diary.events if what == "begin"]
@@ -151,8 +148,7 @@ def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(t
 
     executor = Threads(Store(tmp_path))
     run_graph(
-        executor.store,
-        stages(4),
+        stages(executor.store, 4),
         executor,
         Watching(),
         lambda stage, error: call(str(stage.params["number"])),
@@ -167,12 +163,11 @@ def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(t
 
 
 def test_a_stage_that_fails_is_told_and_the_others_go_on(tmp_path):
-    todo = stages(3)
-    todo[1] = Stage("ranking", 1, {"number": 1}, Noted(1, broken=True))
     executor = Threads(Store(tmp_path))
+    todo = stages(executor.store, 3)
+    todo[1] = Stage(executor.store, "ranking", 1, {"number": 1}, Noted(1, broken=True))
     told: dict[int, str | None] = {}
     run_graph(
-        executor.store,
         todo,
         executor,
         Quiet(),
@@ -191,8 +186,7 @@ def test_stages_without_workers_start_no_cluster(tmp_path):
     executor = NoCluster(Store(tmp_path))
     told: list[Any] = []
     run_graph(
-        executor.store,
-        stages(2, pool=None),
+        stages(executor.store, 2, pool=None),
         executor,
         Quiet(),
         lambda stage, error: told.append((stage.params["number"], error)),
@@ -207,5 +201,5 @@ def test_an_error_of_a_call_stops_everything_and_is_raised(tmp_path):
 
     executor = Threads(Store(tmp_path))
     with pytest.raises(ValueError, match="a fault"):
-        run_graph(executor.store, stages(6), executor, Quiet(), fails)
+        run_graph(stages(executor.store, 6), executor, Quiet(), fails)
     assert ("stop", None) in diary.events

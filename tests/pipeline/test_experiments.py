@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
-from desa_ray.pipeline.graph import Builder, Cell
+from desa_ray.experiment.build import Builder, Cell
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS

@@ -10,8 +10,8 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
 from desa_ray.engines.model_files import find_model
-from desa_ray.pipeline.graph import Builder
-from desa_ray.pipeline.records import labels
+from desa_ray.experiment.build import Builder
+from desa_ray.experiment.records import labels
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS

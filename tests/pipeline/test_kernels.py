@@ -32,7 +32,7 @@ class Listener(event.Listener):
             spent[0] += time.process_time() - spent[1]
 
 event.register("numba:compile", Listener())
-from desa_ray.pipeline.kernels import compile_kernels
+from desa_ray.stages.kernels import compile_kernels
 compile_kernels()
 compiled = {}
 for name, module in list(sys.modules.items()):

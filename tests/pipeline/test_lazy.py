@@ -11,14 +11,14 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-import desa_ray.pipeline.graph as graph_module
-import desa_ray.pipeline.prefixes as prefixes_module
+import desa_ray.experiment.build as graph_module
+import desa_ray.stages.prefix as prefixes_module
 from desa_ray.config import RunConfig, parse
 from desa_ray.errors import Problems
+from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.records import cell_records
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
 from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.graph import Builder, Cell
-from desa_ray.pipeline.records import cell_records
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS
 from tests.desa_fixtures import dataset, summaries
@@ -39,11 +39,11 @@ def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[st
     store = Store(str(home / "store"))
     cell = Builder(config, store, home).cell()
     executor = SerialExecutor(store.files.root)
-    todo = list(schedule(missing(store, cell.targets)))
+    todo = list(schedule(missing(cell.targets)))
     for stage in todo:
-        run_stage(store, stage, executor, Quiet())
+        run_stage(stage, executor, Quiet())
     executor.close()
-    return cell, cell_records(store, cell), [stage.name for stage in todo]
+    return cell, cell_records(cell), [stage.name for stage in todo]
 
 
 def assert_same(complete: pl.DataFrame, lazy: pl.DataFrame) -> None:
@@ -134,9 +134,8 @@ def test_prefixes_do_not_depend_on_groups_blocks_ranges_and_shards(scifact_slice
         monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", documents)
         cluster = replace(config.cluster, shard_queries=queries, memory_gb=memory)
         cell, records, _ = computed(replace(config, cluster=cluster), home)
-        store = Store(str(home / "store"))
         stages = [*cell.targets, *(s for t in cell.targets for r, s in t.inputs.items() if r.startswith("channel:"))]
-        contents.append([stage.artifact(store).manifest()["content"] for stage in stages])
+        contents.append([stage.artifact.manifest()["content"] for stage in stages])
         contents[-1].append(records.drop("config_hash").rows())
     assert contents[0] == contents[1]
 

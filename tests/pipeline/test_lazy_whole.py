@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import desa_ray.pipeline.graph as graph_module
-from desa_ray.pipeline import prefixes
+import desa_ray.experiment.build as graph_module
+from desa_ray.stages import prefix
 
 from .test_lazy import assert_same, computed, typed
 
@@ -18,7 +18,7 @@ def home(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-@pytest.mark.parametrize("depth", [64, prefixes.FIRST_DEPTH])
+@pytest.mark.parametrize("depth", [64, prefix.FIRST_DEPTH])
 @pytest.mark.parametrize(
     ("collection", "method"), [("cranfield", "original"), ("scifact", "original"), ("scifact", "desa")]
 )
@@ -26,7 +26,7 @@ def test_lazy_equals_complete_in_every_shared_column(collection, method, depth, 
     if depth < 1000:
         monkeypatch.setattr(graph_module, "FIRST_DEPTH", depth)
         monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20, 50))
-    monkeypatch.setattr(prefixes, "GROUP_DOCUMENTS", 1024)
+    monkeypatch.setattr(prefix, "GROUP_DOCUMENTS", 1024)
     path = f"dataset.path={shared / 'data' / collection}"
     config = typed("dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}", "draws=1")
     _, complete, _ = computed(config, home)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from desa_ray.config import ChannelConfig, GeneratorConfig, MethodConfig
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS
 from desa_ray.engines.prompts import prompt_names
-from desa_ray.pipeline.methods import (
+from desa_ray.experiment.methods import (
     ORIGINAL,
     check_generator_map,
     check_method,

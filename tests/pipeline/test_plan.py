@@ -9,10 +9,10 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import ClusterConfig, RunConfig, parse
 from desa_ray.errors import Problems
+from desa_ray.experiment.build import Builder, Cell
 from desa_ray.pipeline.estimates import Planned, plan_stages
 from desa_ray.pipeline.explain import explain
 from desa_ray.pipeline.feasible import check_feasible
-from desa_ray.pipeline.graph import Builder, Cell
 from desa_ray.pipeline.machine import Machine, visible_gpus
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
@@ -49,7 +49,7 @@ def test_a_run_does_what_the_plan_said(scifact_slice, small_slice, warm_home, tm
     assert len(plans) == 13
     took = 0.0
     for plan in plans:
-        manifest = plan.stage.artifact(store).manifest()
+        manifest = plan.stage.artifact.manifest()
         assert plan.items == manifest["counts"][COUNTS.get(plan.stage.name, "rows")], plan.stage
         assert not plan.at_most
         assert plan.bytes is not None
@@ -94,8 +94,8 @@ def test_half_of_a_stage_takes_half_of_it(scifact_slice, warm_home):
     cell = Builder(other, store, warm_home).cell()
     vectors = _stage(cell, "vectors")
     whole = next(plan for plan in planned(store, cell) if plan.stage.key == vectors.key)
-    artifact = vectors.artifact(store)
-    contents = {"corpus": vectors.inputs["corpus"].artifact(store).manifest()["content"]}
+    artifact = vectors.artifact
+    contents = {"corpus": vectors.inputs["corpus"].artifact.manifest()["content"]}
     artifact.layout({"bounds": [0, 125, 500], "inputs": contents})
     artifact.write_part("part-00001.faiss", b"three quarters", rows=375)
     half = next(plan for plan in planned(store, cell) if plan.stage.key == vectors.key)
@@ -148,7 +148,7 @@ def test_an_empty_store_and_changed_bits_have_their_own_words(scifact_slice, sma
     assert {reason.text for reason in reasons} == {"nothing of this kind is stored"}
     store, cell = cell_of(warm_home, scifact_slice, "method=original", "fusion.kappa=20")
     terms = _stage(cell, "terms")
-    artifact = terms.artifact(store)
+    artifact = terms.artifact
     inputs = artifact.manifest()["meta"]["inputs"]
     artifact.discard()
     artifact.finish("f" * 64, counts={"rows": 40}, meta={"inputs": inputs}, parts=[])
@@ -161,7 +161,7 @@ def refused(home: Path, folder: Path, *overrides: str, machine: Machine = MACHIN
     store, cell = cell_of(home, folder, *overrides)
     todo = [plan.stage for plan in plan_stages(store, cell.targets, cell.config.cluster, machine) if plan.to_compute]
     try:
-        check_feasible(store, todo, cell.config.cluster, machine)
+        check_feasible(todo, cell.config.cluster, machine)
     except Problems as problems:
         return [str(problem) for problem in problems.problems]
     return []

@@ -18,7 +18,7 @@ from desa_ray.config import ClusterConfig
 from desa_ray.errors import Crashed, DesaError, PoisonShard
 from desa_ray.pipeline.executor import Stopped
 from desa_ray.pipeline.processes import ProcessExecutor, suits
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 
 POOL = Pool("light", dict, size=2, light=True)
@@ -30,21 +30,21 @@ class Panic(BaseException):
 
 
 @dataclass(frozen=True)
-class Mishap:
+class Mishap(Work):
     """Shards of one row; shard 1 meets a mishap, for the first `times` times that it is tried."""
 
     kind: str = "none"
     times: int = 1
     pool: Pool | None = POOL
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(5, 1)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "part-{}.bin")
 
-    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
-        tries = Path(store.files.root) / f"{stage.params['name']}-{shard.number}.tries"
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        tries = Path(stage.store.files.root) / f"{stage.params['name']}-{shard.number}.tries"
         with tries.open("a") as stream:
             stream.write(f"{os.getpid()}\n")
         if shard.number == 1 and len(tries.read_text().splitlines()) <= self.times:
@@ -59,9 +59,9 @@ class Mishap:
                     raise KeyError("absent")
                 case "panic":
                     raise Panic("index out of bounds")
-        stage.artifact(store).write_part(shard.parts[0], os.urandom(8), rows=1)
+        stage.artifact.write_part(shard.parts[0], os.urandom(8), rows=1)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished("0" * 64)
 
 
@@ -85,12 +85,11 @@ def run(executor: ProcessExecutor) -> Run:
     """Maps the shards of a stage; returns the numbers of those done, in order of their ends."""
 
     def mapped(name: str, work: Mishap) -> list[int]:
-        stage = Stage(name, 1, {"name": name}, work)
+        stage = Stage(Store(executor.store_root), name, 1, {"name": name}, work)
         done: list[int] = []
-        tasks = [Task(stage, shard) for shard in work.shards(work.layout(Store(executor.store_root), stage))]
+        tasks = [Task(stage, shard) for shard in work.shards(work.layout(stage))]
         executor.map(POOL if work.pool is None else work.pool, tasks, lambda task: done.append(task.shard.number))
-        store = Store(executor.store_root)
-        assert all(stage.artifact(store).has_part(task.shard.parts[0]) for task in tasks)
+        assert all(stage.artifact.has_part(task.shard.parts[0]) for task in tasks)
         return done
 
     return mapped

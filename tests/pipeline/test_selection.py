@@ -12,12 +12,12 @@ from omegaconf import OmegaConf
 from desa_ray.config import RunConfig, parse
 from desa_ray.data.subsets import hash_order
 from desa_ray.errors import Problems
-from desa_ray.pipeline.collection import CollectionStages, read_rows
+from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.methods import ORIGINAL
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.graph import Builder, Cell
-from desa_ray.pipeline.methods import ORIGINAL
 from desa_ray.pipeline.stage import Stage, ancestors
+from desa_ray.stages.collection import CollectionStages, read_rows
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS
 
@@ -56,30 +56,30 @@ def keys(cell: Cell) -> dict[str, set[str]]:
     return found
 
 
-def ids(store: Store, stage: Stage) -> list[str]:
-    return read_rows(store, stage)["id"].to_list()
+def ids(stage: Stage) -> list[str]:
+    return read_rows(stage)["id"].to_list()
 
 
 def vectors(cell: Cell) -> Stage:
     return next(s.inputs["vectors"] for s in ancestors(cell.targets) if "vectors" in s.inputs and s.name == "ranking")
 
 
-def relevant(store: Store, collection: CollectionStages) -> set[str]:
-    return {document for _, document, grade in read_rows(store, collection.qrels).iter_rows() if grade > 0}
+def relevant(collection: CollectionStages) -> set[str]:
+    return {document for _, document, grade in read_rows(collection.qrels).iter_rows() if grade > 0}
 
 
 def test_snapshots_are_nested_keep_what_is_relevant_and_the_order_of_the_whole(config, store, home):
     whole = cell(config, store, home).collection
-    everything, needed = ids(store, whole.documents), relevant(store, whole)
+    everything, needed = ids(whole.documents), relevant(whole)
     smaller: set[str] = set()
     for size in (20, 50, 99):
         own = cell(changed(config, size=size), store, home).collection
-        found = ids(store, own.documents)
+        found = ids(own.documents)
         assert len(found) == size == own.counts["documents"]
         assert found == [key for key in everything if key in set(found)]
         assert needed <= set(found)
         assert smaller < set(found) < set(everything)
-        assert read_rows(store, own.qrels).equals(read_rows(store, whole.qrels))
+        assert read_rows(own.qrels).equals(read_rows(whole.qrels))
         smaller = set(found)
 
 
@@ -96,16 +96,16 @@ def test_a_snapshots_vectors_are_those_of_encoding_it_afresh_byte_for_byte(
     executor = SerialExecutor(store.files.root)
     config = replace(config, encoder=replace(config.encoder, max_tokens=24))  # quick
     part = cell(changed(config, size=50), store, home)
-    kept = set(ids(store, part.collection.documents))
+    kept = set(ids(part.collection.documents))
     folder = Path(shutil.copytree(small_slice, tmp_path_factory.mktemp("afresh") / "slice"))
     lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     kept_lines = [line for line in lines if json.loads(line)["_id"] in kept]
     (folder / "corpus.jsonl").write_text("".join(kept_lines), encoding="utf-8")
     afresh = cell(changed(config, path=str(folder)), store, home)
-    for stage in missing(store, [vectors(part), vectors(afresh)]):
-        run_stage(store, stage, executor, Quiet())
+    for stage in missing([vectors(part), vectors(afresh)]):
+        run_stage(stage, executor, Quiet())
     executor.close()
-    own, other = (vectors(which).artifact(store) for which in (part, afresh))
+    own, other = (vectors(which).artifact for which in (part, afresh))
     assert (vectors(part).name, vectors(afresh).name) == ("snapshot_vectors", "vectors")
     assert own.manifest()["content"] == other.manifest()["content"]
     assert {p.name: p.sha256 for p in own.parts().values() if p.name.endswith("faiss")} == {
@@ -120,16 +120,16 @@ def test_a_snapshots_vectors_are_those_of_encoding_it_afresh_byte_for_byte(
 
 def test_a_sample_is_the_first_judged_queries_by_hash_with_their_judgments(config, store, home, small_slice, tmp_path):
     folder = Path(shutil.copytree(small_slice, tmp_path / "slice"))
-    judged = ids(store, cell(config, store, home).collection.queries)
+    judged = ids(cell(config, store, home).collection.queries)
     first = [judged[place] for place in hash_order(judged)]
     with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
         for number in range(50):  # some of these hash before all others
             file.write(json.dumps({"_id": f"unjudged{number}", "text": "anything"}) + "\n")
     own = cell(replace(changed(config, path=str(folder), sample=3), method=ORIGINAL), store, home).collection
-    assert ids(store, own.queries) == sorted(first[:3])
-    assert set(read_rows(store, own.qrels)["query_id"]) == set(first[:3])
+    assert ids(own.queries) == sorted(first[:3])
+    assert set(read_rows(own.qrels)["query_id"]) == set(first[:3])
     many = cell(replace(changed(config, path=str(folder), sample=1000), method=ORIGINAL), store, home).collection
-    assert ids(store, many.queries) == judged
+    assert ids(many.queries) == judged
 
 
 def test_a_sample_neither_encodes_documents_nor_indexes_them_again(config, store, home):

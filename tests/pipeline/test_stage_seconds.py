@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from desa_ray.pipeline.execute import Quiet, run_stage
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 
 START_S, WORK_S = 0.8, 0.1
@@ -15,22 +15,22 @@ POOL = Pool("slow", dict)
 
 
 @dataclass(frozen=True)
-class Slow:
+class Slow(Work):
     """One shard that takes WORK_S."""
 
     pool: Pool = POOL
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(1, 1)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "part-{}.bin")
 
-    def run(self, engine: Any, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
         time.sleep(WORK_S)
-        stage.artifact(store).write_part(shard.parts[0], b"x", rows=1)
+        stage.artifact.write_part(shard.parts[0], b"x", rows=1)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished("0" * 64, {"rows": 1})
 
 
@@ -51,7 +51,7 @@ class LateExecutor:
 
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
         for task in tasks:
-            task.stage.work.run(None, self.store, task.stage, task.shard)
+            task.stage.work.run(None, task.stage, task.shard)
             done(task)
 
     def close(self) -> None:
@@ -60,9 +60,9 @@ class LateExecutor:
 
 def test_the_start_of_a_session_is_charged_to_no_stage(tmp_path):
     store = Store(tmp_path)
-    stage = Stage("ranking", 1, {}, Slow())
+    stage = Stage(store, "ranking", 1, {}, Slow())
     started = time.perf_counter()
-    run_stage(store, stage, LateExecutor(store), Quiet())
+    run_stage(stage, LateExecutor(store), Quiet())
     assert time.perf_counter() - started >= START_S + WORK_S
-    seconds = stage.artifact(store).manifest()["meta"]["seconds"]
+    seconds = stage.artifact.manifest()["meta"]["seconds"]
     assert WORK_S <= seconds < START_S

@@ -7,18 +7,18 @@ import numpy as np
 from desa_ray.core.operators import SPARSE_OPERATORS, Scored
 from desa_ray.core.ranking import sparse_order
 from desa_ray.engines.bm25 import BM25
-from desa_ray.pipeline.lexical import read_postings, read_terms
-from desa_ray.pipeline.rankings import (
+from desa_ray.pipeline.stage import Shard, Stage
+from desa_ray.stages.postings import read_postings
+from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
-    Scratch,
     fallbacks,
     options,
     own_documents,
     write_ranked,
 )
-from desa_ray.pipeline.stage import Shard, Stage
-from desa_ray.store.artifacts import Store
+from desa_ray.stages.terms import read_terms
+from desa_ray.stages.worker_cache import WorkerCache
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class SparseRankingWork(RankingWork):
     Inputs: `postings`, one terms stage a text source under its name, `queries`.
     """
 
-    def documents(self, store: Store, stage: Stage) -> int:
-        return stage.inputs["postings"].artifact(store).manifest()["counts"]["documents"]
+    def documents(self, stage: Stage) -> int:
+        return stage.inputs["postings"].artifact.manifest()["counts"]["documents"]
 
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
-        own = own_documents(engine, store, stage)
+    def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
+        own = own_documents(engine, stage)
         ranked: list[RankedQuery] = []
         for row in range(shard.start, shard.stop):
-            scored = sparse_hits(engine, store, stage, row)
+            scored = sparse_hits(engine, stage, row)
             docs, values = without(scored, own.get(row))
             order = sparse_order(docs, values)
             best = [*np.sort(values)[::-1][:2].astype(float).tolist(), None, None]
             ranked.append(RankedQuery(order, order.size, (best[0], best[1])))
-        write_ranked(stage.artifact(store), shard.parts, ranked)
+        write_ranked(stage.artifact, shard.parts, ranked)
 
 
 def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -51,22 +51,18 @@ def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]
     return hits.docs[kept], hits.scores[kept]
 
 
-def sparse_hits(
-    engine: Scratch, store: Store, stage: Stage, row: int, start: int = 0, stop: int | None = None
-) -> Scored:
+def sparse_hits(engine: WorkerCache, stage: Stage, row: int, start: int = 0, stop: int | None = None) -> Scored:
     """The channel's hits of a query among the documents start..stop, scored; a fallback is the original query's."""
     operator = SPARSE_OPERATORS[stage.params["operator"]]
     k1, b = stage.params["k1"], stage.params["b"]
     postings = stage.inputs["postings"]
-    scorer = engine.get(
-        f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(store, postings), k1=k1, b=b)
-    )
+    scorer = engine.get(f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(postings), k1=k1, b=b))
     used, numbers = operator, options(stage)
-    if fallbacks(engine, store, stage)[row]:
+    if fallbacks(engine, stage)[row]:
         used, numbers = SPARSE_OPERATORS["original"], {}
     hits = {}
     for source in used.texts:
         texts = stage.inputs[source]
-        terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(store, texts))
+        terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(texts))
         hits[source] = Scored(*scorer.scores(terms[row], start, stop))
     return used.function(hits, **numbers)

@@ -18,14 +18,14 @@ from desa_ray.engines.generator_files import find_generator
 from desa_ray.engines.prompts import Prompt, load_prompt
 from desa_ray.engines.recorded_generator import recorded_fingerprint
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.collection import CollectionStages
+from desa_ray.experiment.pools import generator_pool
 from desa_ray.pipeline.execute import present
-from desa_ray.pipeline.generations import RecordedWork
-from desa_ray.pipeline.live import LiveWork
 from desa_ray.pipeline.machine import this_machine
-from desa_ray.pipeline.pools import generator_pool
-from desa_ray.pipeline.reuse import unknown_queries
 from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.collection import CollectionStages
+from desa_ray.stages.generation import RecordedWork, generation_stage
+from desa_ray.stages.generation_reuse import unknown_queries
+from desa_ray.stages.live_generation import LiveWork
 from desa_ray.store.artifacts import Store
 
 
@@ -51,11 +51,11 @@ class TextSource:
             work = stages[0].work
             found: Mapping[str, int] = {}
             if isinstance(work, RecordedWork):
-                if all(present(self.store, stage) for stage in stages):
-                    found = stages[0].artifact(self.store).manifest()["meta"]["recording"]
+                if all(present(stage) for stage in stages):
+                    found = stages[0].artifact.manifest()["meta"]["recording"]
                 else:
-                    found = work.read(self.store, stages[0]).counts
-            elif any(not present(self.store, stage) and unknown_queries(self.store, stage) for stage in stages):
+                    found = work.read(stages[0]).counts
+            elif any(not present(stage) and unknown_queries(stage) for stage in stages):
                 self._check_engine()
             for name, count in found.items():
                 counts[name] = counts.get(name, 0) + count
@@ -67,34 +67,23 @@ class TextSource:
         if self.config.generator.kind != "recorded":
             return self._live(source, draw)
         folder, content = self._recording(source.name)
-        params = {
+        origin = {
             "generator": self.config.generator.kind,
             "recording": content,
             "strict": self.config.generator.strict,
-            "prompt": source.name,
-            "prompt_hash": source.hash,
-            "count": source.text_count,
-            "draw": draw,
         }
         work = RecordedWork(str(folder), self.config.dataset.name, self.config.draws)
-        inputs = {"queries": self.collection.queries}
-        return Stage("generation", 2, params, work, inputs, f"{source.name} draw {draw}")
+        label = f"{source.name} draw {draw}"
+        return generation_stage(self.collection.queries, source, draw, origin, work, label)
 
     def _live(self, prompt: Prompt, draw: int) -> Stage:
         generator, cluster = self.config.generator, self.config.cluster
         identity = self._identity
-        params = {
-            "generator": identity,
-            "dataset": self.config.dataset.name,
-            "prompt": prompt.name,
-            "prompt_hash": prompt.hash,
-            "count": prompt.text_count,
-            "draw": draw,
-        }
+        origin = {"generator": identity, "dataset": self.config.dataset.name}
         pool = generator_pool(self.config, identity, self.home / "models")
         work = LiveWork(pool, cluster.shard_generations, generator.name)
         label = f"{generator.name} {prompt.name} draw {draw}"
-        return Stage("generation", 2, params, work, {"queries": self.collection.queries}, label)
+        return generation_stage(self.collection.queries, prompt, draw, origin, work, label)
 
     def _check_engine(self) -> None:
         """What this machine can know before an engine starts: on a cluster, its nodes have the say."""

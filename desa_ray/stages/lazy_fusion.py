@@ -17,8 +17,9 @@ from desa_ray.core.evaluation import depth_needed
 from desa_ray.core.fusion.depth import Replay, replay_prefixes
 from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.errors import DesaError
-from desa_ray.pipeline.fusing import Fused, FusionWork, Inputs, Weighed, query_record
-from desa_ray.pipeline.prefixes import deepened
+from desa_ray.stages.fusion import Fused, FusionWork, query_record
+from desa_ray.stages.fusion_inputs import Inputs, Weighed
+from desa_ray.stages.prefix import deepened
 
 MOST_CERTIFIED = 1000  # documents that a lazy run certifies at most; a longer head is cheaper from complete rankings
 GROWTH = 2
@@ -58,7 +59,7 @@ class LazyFusionWork(FusionWork):
                     asking = [s.row for s in unsure if s.depth == depth and s.lists[c].size < s.weighed.lengths[c]]
                     if not asking:
                         continue
-                    for row, docs in deepened(inputs.scratch, inputs.store, stage, asking, GROWTH * depth).items():
+                    for row, docs in deepened(inputs.cache, stage, asking, GROWTH * depth).items():
                         states[row].lists[c] = docs
             for state in unsure:
                 state.depth *= GROWTH

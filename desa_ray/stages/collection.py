@@ -15,7 +15,7 @@ import polars as pl
 
 from desa_ray.config import DatasetConfig
 from desa_ray.data import fingerprint, load_collection
-from desa_ray.pipeline.stage import Finished, Shard, Stage, bounds, shards_of, stored_layout
+from desa_ray.pipeline.stage import Finished, Shard, Stage, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 from desa_ray.store.tables import read_table, write_table
 from desa_ray.types import Collection
@@ -33,7 +33,7 @@ def _loaded(config: DatasetConfig, data_home: str) -> Collection:
 
 
 @dataclass(frozen=True)
-class TableWork:
+class TableWork(Work):
     """Writes one table of a collection (`documents`, `queries` or `qrels`) from its source."""
 
     table: str
@@ -44,38 +44,38 @@ class TableWork:
     def _frame(self) -> pl.DataFrame:
         return getattr(_loaded(self.config, self.data_home), self.table)
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(self._frame().height, ROWS_A_PART)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, PART)
 
-    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: None, stage: Stage, shard: Shard) -> None:
         rows = self._frame()[shard.start : shard.stop]
-        write_table(stage.artifact(store), shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
+        write_table(stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished(stage.params["content"], {"rows": layout["bounds"][-1]})
 
 
 @dataclass(frozen=True)
-class CollectionWork:
+class CollectionWork(Work):
     """Remembers what a source contained, so that an unchanged source is not parsed and validated again."""
 
     config: DatasetConfig
     data_home: str
     pool: None = None
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": [0, 0]}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return []
 
-    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: None, stage: Stage, shard: Shard) -> None:
         raise AssertionError("a collection record has no shards")
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         found = _loaded(self.config, self.data_home)
         sizes, hashes = tables_record(found)
         return Finished(stage.key.digest, {**sizes, **found.counts}, {"tables": hashes})
@@ -109,27 +109,42 @@ class CollectionStages:
         return self.documents, self.queries, self.qrels
 
 
-def record_stage(config: DatasetConfig, data_home: Path) -> Stage:
+def record_stage(store: Store, config: DatasetConfig, data_home: Path) -> Stage:
     """The stage whose manifest says what the source of `config` contains."""
     print_ = fingerprint(config, data_home=data_home)
     params = {"source": print_, "missing_relevant": config.missing_relevant, "split": config.split}
-    return Stage("collection", 1, params, CollectionWork(config, str(data_home)), label=config.name)
+    work = CollectionWork(config, str(data_home))
+    return Stage(store, "collection", 1, params, work, label=config.name)
 
 
-def collection_stages(config: DatasetConfig, record: Mapping[str, Any], data_home: Path) -> CollectionStages:
+def collection_stages(
+    store: Store, config: DatasetConfig, record: Mapping[str, Any], data_home: Path
+) -> CollectionStages:
     """The table stages behind a stored collection record (its manifest)."""
 
     def table(stage: str) -> Stage:
         work = TableWork(TABLES[stage], config, str(data_home))
-        return Stage(stage, 1, {"content": record["meta"]["tables"][stage]}, work, label=config.name)
+        params = {"content": record["meta"]["tables"][stage]}
+        return Stage(store, stage, 1, params, work, label=config.name)
 
     return CollectionStages(config.name, table("corpus"), table("queries"), table("qrels"), record["counts"])
 
 
-def read_rows(store: Store, stage: Stage, start: int = 0, stop: int | None = None) -> pl.DataFrame:
+def documents_behind(stage: Stage) -> int | None:
+    """Documents of the corpus that a stage works on, found along its inputs; None where it is not stored."""
+    waiting = [stage]
+    while waiting:
+        found = waiting.pop(0)
+        if found.name == "corpus":
+            return found.rows if found.artifact.exists() else None
+        waiting += found.inputs.values()
+    return None
+
+
+def read_rows(stage: Stage, start: int = 0, stop: int | None = None) -> pl.DataFrame:
     """Rows `start:stop` of a table stage; touches only the parts that hold them."""
-    artifact = stage.artifact(store)
-    edges = stored_layout(store, stage)["bounds"]
+    artifact = stage.artifact
+    edges = stage.stored_layout()["bounds"]
     stop = edges[-1] if stop is None else stop
     schema = QRELS if stage.name == "qrels" else DOCUMENTS
     frames = [read_table(artifact, PART.format("00000"), schema)[:0]]

@@ -10,6 +10,7 @@ it in the store under the depth and the query: another kappa finds it there. Wha
 alone, never on groups, blocks, workers, or on who asked for it.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,13 +18,22 @@ from typing import Any
 
 import numpy as np
 
+from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.operators import SPARSE_OPERATORS
 from desa_ray.core.topk import Keys, TopK, best_hits, documents_of, scores_of
-from desa_ray.pipeline.dense_ranking import corpus_size, dense_queries, dense_scores
-from desa_ray.pipeline.rankings import RankedQuery, Scratch, finish_ranked, own_documents, queries_in, write_ranked
-from desa_ray.pipeline.sparse_ranking import sparse_hits, without
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
-from desa_ray.store.artifacts import Store
+from desa_ray.pipeline.sizes import Params, Rows, Size
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.stages.dense_ranking import corpus_size, dense_queries, dense_scores
+from desa_ray.stages.ranking import (
+    RankedQuery,
+    finish_ranked,
+    own_documents,
+    queries_in,
+    ranking_size,
+    write_ranked,
+)
+from desa_ray.stages.sparse_ranking import sparse_hits, without
+from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.tables import read_array, write_array
 
 FIRST_DEPTH = 4096  # at least the largest cutoff of the diagnostics
@@ -32,26 +42,52 @@ BLOCK_QUERIES = 512  # queries whose dense scores are selected from together
 RANGE_DOCUMENTS = 1 << 20  # documents whose BM25 scores are held at once
 
 
+class PrefixWork(Work):
+    """What both channels' prefixes share."""
+
+    unit = "queries"
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        whole = ranking_size(params, rows)
+        return Size(whole.items, whole.work, min(whole.volume, whole.items * params["depth"]))
+
+    @classmethod
+    def comparable_key(cls, params: Params, rows: Rows) -> Any:
+        return params["kind"]
+
+    @classmethod
+    def similarity(cls, params: Params) -> tuple[Any, ...]:
+        return params.get("depth"), params.get("operator")
+
+    def plan_group(self, stage: Stage) -> str:
+        return stage.params["kind"]
+
+    @abstractmethod
+    def prefixes(self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> list[np.ndarray]:
+        """The first `depth` documents of some queries, scored anew."""
+
+
 @dataclass(frozen=True)
-class DensePrefixWork:
+class DensePrefixWork(PrefixWork):
     """Operator, exact scores, selection. One shard a group of documents and block of queries.
 
     Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.topk`); `angles-*.npy` of a
-    block; and, merged by `finish`, what `desa_ray.pipeline.rankings` writes of rankings.
+    block; and, merged by `finish`, what `desa_ray.stages.ranking` writes of rankings.
     """
 
     pool: Pool
     memory_gb: float
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         vectors = stage.inputs["vectors"]
-        edges = stored_layout(store, vectors)["bounds"]
+        edges = vectors.stored_layout()["bounds"]
         size = max(GROUP_DOCUMENTS, -(-edges[-1] // 64))
         groups = [edges[0]]
         for edge, following in pairwise(edges[1:]):
             if following - groups[-1] > size:
                 groups.append(edge)
-        return {"groups": [*groups, edges[-1]], "bounds": bounds(queries_in(store, stage), BLOCK_QUERIES)}
+        return {"groups": [*groups, edges[-1]], "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         blocks = len(layout["bounds"]) - 1
@@ -66,16 +102,16 @@ class DensePrefixWork:
         """The merged parts, by query."""
         return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
-        artifact = stage.artifact(store)
-        blocks = self.ranked_shards(stored_layout(store, stage))
+    def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
+        artifact = stage.artifact
+        blocks = self.ranked_shards(stage.stored_layout())
         block = blocks[shard.number % len(blocks)]
         rows = range(block.start, block.stop)
-        queries, angles = dense_queries(engine, store, stage, rows)
+        queries, angles = dense_queries(engine, stage, rows)
         # One more than the prefix: the query's own document may have to go.
         depth = stage.params["depth"] + bool(stage.params["exclude_self"])
         chosen = TopK(len(rows), depth, shard.stop - shard.start)
-        for first, scores in dense_scores(engine, store, stage, queries, self.memory_gb, shard.start, shard.stop):
+        for first, scores in dense_scores(engine, stage, queries, self.memory_gb, shard.start, shard.stop):
             chosen.add(scores, first)
         kept = np.empty((len(rows), min(depth, shard.stop - shard.start)), np.uint64)
         for offset in range(len(rows)):
@@ -84,10 +120,10 @@ class DensePrefixWork:
         for part in shard.parts[1:]:
             write_array(artifact, part, np.array([np.nan if a is None else a for a in angles]))
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        artifact = stage.artifact(store)
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        artifact = stage.artifact
         blocks = self.ranked_shards(layout)
-        own = own_documents(Scratch(), store, stage)
+        own = own_documents(WorkerCache(), stage)
         groups = len(layout["groups"]) - 1
         for number, block in enumerate(blocks):
             parts = [read_array(artifact, f"keys-{group:05d}-{number:05d}.npy") for group in range(groups)]
@@ -100,19 +136,17 @@ class DensePrefixWork:
             write_ranked(artifact, block.parts, ranked)
         return finish_ranked(artifact, blocks)
 
-    def prefixes(
-        self, engine: Scratch, store: Store, stage: Stage, rows: Sequence[int], depth: int
-    ) -> list[np.ndarray]:
+    def prefixes(self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> list[np.ndarray]:
         """The first `depth` documents of some queries, scored anew."""
-        own = own_documents(engine, store, stage)
-        total = corpus_size(store, stage.inputs["vectors"])
+        own = own_documents(engine, stage)
+        total = corpus_size(stage.inputs["vectors"])
         fitting = max(1, int(self.memory_gb * 2**28 / (8 * min(2 * depth, total))))
         found: list[np.ndarray] = []
         for begin in range(0, len(rows), fitting):
             some = rows[begin : begin + fitting]
-            queries, _ = dense_queries(engine, store, stage, some)
+            queries, _ = dense_queries(engine, stage, some)
             chosen = TopK(len(some), depth + 1, total)
-            for first, scores in dense_scores(engine, store, stage, queries, self.memory_gb):
+            for first, scores in dense_scores(engine, stage, queries, self.memory_gb):
                 chosen.add(scores, first)
             found += [_dense(chosen.keys(i), total, depth, own.get(row), None).docs for i, row in enumerate(some)]
         return found
@@ -128,38 +162,38 @@ def _dense(keys: Keys, total: int, depth: int, own: int | None, angle: float | N
 
 
 @dataclass(frozen=True)
-class SparsePrefixWork:
+class SparsePrefixWork(PrefixWork):
     """BM25 lists of each text source, operator, selection. Parts as a ranking's."""
 
     pool: Pool
     shard_queries: int
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(queries_in(store, stage), self.shard_queries)}
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(queries_in(stage), self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         rows = range(shard.start, shard.stop)
-        ranked = [_sparse(engine, store, stage, row, stage.params["depth"]) for row in rows]
-        write_ranked(stage.artifact(store), shard.parts, ranked)
+        ranked = [_sparse(engine, stage, row, stage.params["depth"]) for row in rows]
+        write_ranked(stage.artifact, shard.parts, ranked)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        return finish_ranked(stage.artifact(store), self.shards(layout))
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return finish_ranked(stage.artifact, self.shards(layout))
 
-    def prefixes(
-        self, engine: Scratch, store: Store, stage: Stage, rows: Sequence[int], depth: int
-    ) -> list[np.ndarray]:
-        """The first `depth` documents of some queries, scored anew."""
-        return [_sparse(engine, store, stage, row, depth).docs for row in rows]
+    def shard_rows(self, rows: Rows) -> int:
+        return self.shard_queries
+
+    def prefixes(self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> list[np.ndarray]:
+        return [_sparse(engine, stage, row, depth).docs for row in rows]
 
 
-def _sparse(engine: Scratch, store: Store, stage: Stage, row: int, depth: int) -> RankedQuery:
-    own = own_documents(engine, store, stage).get(row)
+def _sparse(engine: WorkerCache, stage: Stage, row: int, depth: int) -> RankedQuery:
+    own = own_documents(engine, stage).get(row)
     docs, scores, length = np.empty(0, np.int32), np.empty(0, np.float64), 0
-    for start, stop in _ranges(store, stage):
-        hits = sparse_hits(engine, store, stage, row, start, stop)
+    for start, stop in _ranges(stage):
+        hits = sparse_hits(engine, stage, row, start, stop)
         part_docs, part_scores = without(hits, own)
         length += part_docs.size
         best = np.sort(best_hits(part_docs, part_scores, depth)[0])  # hit lists ascend by number
@@ -170,26 +204,33 @@ def _sparse(engine: Scratch, store: Store, stage: Stage, row: int, depth: int) -
     return RankedQuery(docs, length, (top[0], top[1]))
 
 
-def _ranges(store: Store, stage: Stage) -> Iterator[tuple[int, int]]:
+def _ranges(stage: Stage) -> Iterator[tuple[int, int]]:
     """The ranges of documents that are scored one after another; one where the operator looks at whole lists."""
-    total = stage.inputs["postings"].artifact(store).manifest()["counts"]["documents"]
+    total = stage.inputs["postings"].artifact.manifest()["counts"]["documents"]
     size = RANGE_DOCUMENTS if SPARSE_OPERATORS[stage.params["operator"]].local else max(1, total)
     return pairwise(bounds(total, size))
 
 
-def deepened(engine: Scratch, store: Store, stage: Stage, rows: Sequence[int], depth: int) -> dict[int, np.ndarray]:
+def prefix_stage(params: Mapping[str, Any], inputs: Mapping[str, Stage], work: PrefixWork, label: str) -> Stage:
+    """The prefixes of a channel; parameters and inputs are those of its ranking."""
+    depth = max(FIRST_DEPTH, *CUTOFFS)
+    store = inputs["queries"].store
+    return Stage(store, "prefix", 1, {**params, "depth": depth}, work, inputs, label)
+
+
+def deepened(engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> dict[int, np.ndarray]:
     """Query row -> its first `depth` documents (all, where there are fewer), from the store or scored and put there.
 
     The place is an artifact of its own without a manifest: a part a query, as complete as it was ever asked for.
     """
-    inputs = {role: source.artifact(store).manifest()["content"] for role, source in stage.inputs.items()}
+    inputs = {role: source.artifact.manifest()["content"] for role, source in stage.inputs.items()}
     deep = replace(stage, name="prefix_deep", params={**stage.params, "depth": depth, "contents": inputs})
-    artifact = deep.artifact(store)
+    artifact = deep.artifact
     found = {row: read_array(artifact, _name(row)) for row in rows if artifact.has_part(_name(row))}
     missing = [row for row in rows if row not in found]
     if missing:
         work: Any = stage.work
-        for row, docs in zip(missing, work.prefixes(engine, store, stage, missing, depth), strict=True):
+        for row, docs in zip(missing, work.prefixes(engine, stage, missing, depth), strict=True):
             write_array(artifact, _name(row), np.ascontiguousarray(docs, "<i4"))
             found[row] = docs
     return found

@@ -15,29 +15,29 @@ from desa_ray.engines.chat import ChatEngine
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.live_generator import decoding, generate_records
 from desa_ray.engines.prompts import load_prompt
-from desa_ray.pipeline.collection import read_rows
-from desa_ray.pipeline.generations import KEPT, generation_shards, records_of
-from desa_ray.pipeline.reuse import known_records
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, stored_layout
-from desa_ray.store.artifacts import Store
+from desa_ray.pipeline.sizes import Rows
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds
+from desa_ray.stages.collection import read_rows
+from desa_ray.stages.generation import KEPT, GenerationWork, generation_shards, records_of
+from desa_ray.stages.generation_reuse import known_records
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
 
 
 @dataclass(frozen=True)
-class LiveWork:
+class LiveWork(GenerationWork):
     """Generates one draw of a prompt. Parameters: `generator` (identity), `dataset`, `prompt`, `draw`, `count`."""
 
     pool: Pool
     shard_queries: int
     generator: str
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        artifact = stage.artifact(store)
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        artifact = stage.artifact
         if stored := artifact.stored_layout():
             return stored
-        rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
-        known = known_records(store, stage)
+        rows = stage.inputs["queries"].rows
+        known = known_records(stage)
         if not known.height:
             return {"bounds": bounds(rows, self.shard_queries)}
         write_table(artifact, KEPT, known, GENERATION_SCHEMA)
@@ -47,10 +47,10 @@ class LiveWork:
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return generation_shards(layout)
 
-    def run(self, engine: ChatEngine, store: Store, stage: Stage, shard: Shard) -> None:
-        queries = read_rows(store, stage.inputs["queries"])
-        if stored_layout(store, stage).get("kept"):
-            kept = read_table(stage.artifact(store), KEPT, GENERATION_SCHEMA)["query_id"]
+    def run(self, engine: ChatEngine, stage: Stage, shard: Shard) -> None:
+        queries = read_rows(stage.inputs["queries"])
+        if stage.stored_layout().get("kept"):
+            kept = read_table(stage.artifact, KEPT, GENERATION_SCHEMA)["query_id"]
             queries = queries.filter(~pl.col("id").is_in(kept.implode()))
         queries = queries[shard.start : shard.stop]
         records = generate_records(
@@ -62,10 +62,10 @@ class LiveWork:
             query_ids=queries["id"].to_list(),
             query_texts=queries["text"].to_list(),
         )
-        write_table(stage.artifact(store), shard.parts[0], records, GENERATION_SCHEMA)
+        write_table(stage.artifact, shard.parts[0], records, GENERATION_SCHEMA)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        records = records_of(stage.artifact(store), layout)
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        records = records_of(stage.artifact, layout)
         totals = records.select(pl.col("retries", "prompt_tokens", "completion_tokens").sum()).row(0, named=True)
         counts = {"rows": records.height, "fallbacks": int(records["fallback"].sum())}
         counts["reused"] = layout.get("kept", 0)
@@ -73,3 +73,6 @@ class LiveWork:
         made = records.select("model", "revision").unique().row(0, named=True) if records.height else {}
         meta = {"decoding": decoding(load_prompt(stage.params["prompt"])), "recording": {}, **made}
         return Finished(rows_content(records), counts, meta)
+
+    def shard_rows(self, rows: Rows) -> int:
+        return self.shard_queries

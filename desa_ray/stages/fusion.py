@@ -4,29 +4,27 @@ Reads complete rankings, computes the exact fused order, the certification depth
 that need whole rankings. It is the only stage that knows kappa and weights.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from desa_ray.core.cutoff_scores import cut_scores
 from desa_ray.core.diagnostics import rr_change, support_retained, turnover
-from desa_ray.core.evaluation import depth_needed, metric_name, positive_grades, scored
+from desa_ray.core.evaluation import depth_needed, metric_name, scored
 from desa_ray.core.fusion.cutoffs import cut
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.registry import FUSIONS
-from desa_ray.core.fusion.weights import confidence_weights, margin
-from desa_ray.pipeline.collection import read_rows
-from desa_ray.pipeline.columns import edges, frame_of, list_column
-from desa_ray.pipeline.generations import read_generations
-from desa_ray.pipeline.rankings import Scratch, opened, queries_in
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
-from desa_ray.store.artifacts import Store
+from desa_ray.pipeline.sizes import Params, Rows, Size
+from desa_ray.pipeline.stage import Count, Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.stages.collection import CollectionStages, documents_behind
+from desa_ray.stages.columns import frame_of
+from desa_ray.stages.fusion_inputs import Inputs, Numbers, Weighed
+from desa_ray.stages.ranking import queries_in
+from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
 from desa_ray.types import sha256_json
@@ -63,8 +61,6 @@ FUSED_DOCUMENTS = 1 << 20  # what a shard of more than `shard_queries` queries m
 MOST_JOINED = 4  # shards of `shard_queries` that become one
 RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 
-Numbers = NDArray[np.int32]
-
 
 def fused_schema(measures: list[str]) -> pl.Schema:
     """Columns of a fused-record table: the fixed ones, then one Float64 a measure (null: no positive judgment)."""
@@ -72,7 +68,7 @@ def fused_schema(measures: list[str]) -> pl.Schema:
 
 
 @dataclass(frozen=True)
-class FusionWork:
+class FusionWork(Work):
     """Fuses, replays and evaluates.
 
     Inputs: one ranking a channel, `channel:NAME`; one generation a prompt, `generation:PROMPT`; `queries`, `corpus`,
@@ -81,12 +77,13 @@ class FusionWork:
 
     pool: Pool
     shard_queries: int
+    unit = "queries"
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        documents = stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"]
-        return {"bounds": bounds(queries_in(store, stage), self.queries_a_shard(documents))}
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        documents = stage.inputs["corpus"].rows
+        return {"bounds": bounds(queries_in(stage), self.queries_per_shard(documents))}
 
-    def queries_a_shard(self, documents: int) -> int:
+    def queries_per_shard(self, documents: int) -> int:
         """A query of a small collection takes a millisecond: more of them make a shard worth its files."""
         fitting = FUSED_DOCUMENTS // max(1, documents)
         return max(self.shard_queries, min(MOST_JOINED * self.shard_queries, fitting))
@@ -94,9 +91,9 @@ class FusionWork:
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "run-{}.parquet", "part-{}.parquet")
 
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         params = stage.params
-        inputs = Inputs(engine, store, stage)
+        inputs = Inputs(engine, stage)
         rows = range(shard.start, shard.stop)
         queries = inputs.queries[shard.start : shard.stop]
         fused = self.fuse(inputs, rows, queries)
@@ -121,63 +118,80 @@ class FusionWork:
         schema = fused_schema(params["measures"])
         frame = frame_of({name: [record.get(name) for record in records] for name in schema}, schema)
         docs = inputs.listed([one.head[: params["run_depth"]] for one in fused])
-        write_table(stage.artifact(store), shard.parts[0], pl.DataFrame({"query_id": queries, "docs": docs}, RUN), RUN)
-        write_table(stage.artifact(store), shard.parts[1], frame, schema)
+        write_table(stage.artifact, shard.parts[0], pl.DataFrame({"query_id": queries, "docs": docs}, RUN), RUN)
+        write_table(stage.artifact, shard.parts[1], frame, schema)
 
     def fuse(self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]) -> list["Fused"]:
         return [_fuse(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        table = read_fused(store, stage)
-        content = sha256_json([rows_content(table), rows_content(read_run(store, stage))])
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        table = read_fused(stage)
+        content = sha256_json([rows_content(table), rows_content(read_run(stage))])
         return Finished(content, {"rows": table.height, "fallbacks": int(table["fallback"].sum())})
 
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        queries, documents = rows["queries"], rows["corpus"]
+        head = min(documents, params["run_depth"])
+        return Size(queries, queries * documents * len(params["channels"]), queries * head)
 
-class Inputs:
-    """What a fusion stage reads; whole tables are read once a worker."""
+    @classmethod
+    def comparable_key(cls, params: Params, rows: Rows) -> Any:
+        return params["fusion"], params.get("ranking")
 
-    def __init__(self, scratch: Scratch, store: Store, stage: Stage):
-        self.scratch, self.store, self.params = scratch, store, stage.params
-        corpus, queries, qrels = (stage.inputs[role] for role in ("corpus", "queries", "qrels"))
-        self.ids: pl.Series = scratch.get(f"ids {corpus.key.digest}", lambda: read_rows(store, corpus)["id"])
-        self.queries: list[str] = scratch.get(
-            f"ids {queries.key.digest}", lambda: list(read_rows(store, queries)["id"])
-        )
-        self.qrels: pl.DataFrame = scratch.get(f"qrels {qrels.key.digest}", lambda: read_rows(store, qrels))
-        self.grades: Mapping[str, dict[str, int]] = scratch.get(
-            f"grades {qrels.key.digest} {queries.key.digest}", lambda: positive_grades(self.qrels, self.queries)
-        )
-        self.relevant: Mapping[str, Numbers] = scratch.get(
-            f"relevant {qrels.key.digest} {corpus.key.digest}", lambda: _relevant(self.qrels, self.ids)
-        )
-        channels = [stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]]
-        self.channels = channels
-        self.rankings = [opened(scratch, store, channel) for channel in channels]
-        original = stage.inputs.get("original_sparse")
-        self.original_sparse = opened(scratch, store, original) if original is not None else None
-        texts = [source for role, source in stage.inputs.items() if role.startswith("generation:")]
-        records = [scratch.get(f"text {t.key.digest}", lambda t=t: read_generations(store, t).records) for t in texts]
-        self.fallbacks: list[list[bool]] = [table["fallback"].to_list() for table in records]
-        self.text_hashes: list[list[str]] = [table["text_hash"].to_list() for table in records]
+    @classmethod
+    def similarity(cls, params: Params) -> tuple[Any, ...]:
+        return len(params.get("channels", ())), params.get("weighting")
 
-    def names(self, numbers: Sequence[Numbers]) -> list[list[str]]:
-        """The ids behind arrays of document numbers."""
-        flat = self.ids.gather(np.concatenate(numbers)).to_list() if numbers else []
-        starts = edges([own.size for own in numbers]).tolist()
-        return [flat[first:last] for first, last in pairwise(starts)]
+    def plan_group(self, stage: Stage) -> str:
+        return ""
 
-    def listed(self, numbers: Sequence[Numbers]) -> pl.Series:
-        """`names` as a column of lists, for many ids."""
-        flat = self.ids.gather(np.concatenate([np.empty(0, np.int32), *numbers]))
-        return list_column(flat, edges([own.size for own in numbers]))
+    def shard_rows(self, rows: Rows) -> int:
+        return self.queries_per_shard(rows["corpus"])
+
+    def worker_bytes(self, stage: Stage, queries: int) -> int | None:
+        """For one query: ranks of every document in every channel, its score and a mark, for the replay, and for the
+        fusion once more where it is complete. Rankings themselves are mapped from the disk.
+        """
+        documents = documents_behind(stage)
+        if documents is None:
+            return None
+        copies = 1 if stage.params.get("ranking") == "lazy" else 2
+        return documents * (4 * len(stage.params["channels"]) + 9) * copies
+
+    def metrics(self, stage: Stage, parts: Sequence[str]) -> Iterator[Count]:
+        artifact = stage.artifact
+        infos = [artifact.part(part) for part in parts]
+        rows = max((info.rows for info in infos if info is not None), default=0)
+        yield Count("queries_replayed", rows, {})
 
 
-def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:
-    """Query -> numbers of its relevant documents."""
-    numbers = pl.DataFrame({"doc_id": ids}).with_row_index("number")
-    found = qrels.filter(pl.col("grade") > 0).join(numbers, on="doc_id", how="inner")
-    grouped = found.group_by("query_id").agg("number")
-    return {query: np.array(own, np.int32) for query, own in grouped.iter_rows()}
+def fusion_stage(
+    collection: CollectionStages,
+    channels: Mapping[str, Stage],
+    generations: Mapping[str, Stage],
+    original_sparse: Stage | None,
+    params: Mapping[str, Any],
+    work: FusionWork,
+    label: str,
+) -> Stage:
+    """The fusion of one method and draw.
+
+    Args:
+        channels: the ranking (or prefix) stage of each channel by name.
+        generations: the texts of each prompt that the channels are built from.
+        original_sparse: the ranking that the mechanism diagnostics compare with, where they mean something.
+    """
+    inputs = {
+        "queries": collection.queries,
+        "corpus": collection.documents,
+        "qrels": collection.qrels,
+    }
+    inputs |= {f"generation:{prompt}": stage for prompt, stage in generations.items()}
+    inputs |= {f"channel:{name}": stage for name, stage in channels.items()}
+    if original_sparse is not None:
+        inputs["original_sparse"] = original_sparse
+    return Stage(collection.queries.store, "fusion", 2, params, work, inputs, label)
 
 
 @dataclass(frozen=True)
@@ -212,33 +226,6 @@ def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
     return Fused(record, replayed, head, tops)
 
 
-class Weighed:
-    """The channels of one query with their exact weights; channels of weight 0 are left out of the fusion.
-
-    Attributes:
-        infos: what the ranking stages tell about the query, a channel each.
-        lengths: how long the channels' rankings are; `cut_lengths`, how much of them a method's `prefix` leaves.
-        all_weights: one a channel; `weights`, those above 0.
-    """
-
-    def __init__(self, inputs: Inputs, row: int):
-        params = inputs.params
-        self.kinds = [channel["kind"] for channel in params["channels"]]
-        self.infos = [ranking.info(row) for ranking in inputs.rankings]
-        self.lengths = [info["length"] for info in self.infos]
-        self.cut_lengths = [min(own, params["prefix"] or own) for own in self.lengths]
-        if params["weighting"] == "confidence":
-            self.all_weights = confidence_weights([margin(info["score_1"], info["score_2"]) for info in self.infos])
-        else:
-            self.all_weights = [Fraction(channel["weight"]) for channel in params["channels"]]
-        self.places = [c for c, weight in enumerate(self.all_weights) if weight > 0]
-        self.weights = self.used(self.all_weights)
-
-    def used(self, own: Sequence[Any]) -> list[Any]:
-        """Those of one thing a channel whose channel has a weight above 0."""
-        return [own[c] for c in self.places]
-
-
 def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replayed: Replay) -> dict[str, Any]:
     """The columns that need no complete ranking."""
     kinds, lengths = weighed.kinds, weighed.cut_lengths
@@ -269,23 +256,16 @@ def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replaye
     return record
 
 
-def read_fused(store: Store, stage: Stage) -> pl.DataFrame:
+def read_fused(stage: Stage) -> pl.DataFrame:
     """The records of one method and draw, in query order."""
-    artifact = stage.artifact(store)
+    artifact = stage.artifact
     schema = fused_schema(stage.params["measures"])
-    shards = stage.work.shards(stored_layout(store, stage))
+    shards = stage.stored_shards()
     return pl.concat([read_table(artifact, shard.parts[1], schema) for shard in shards])
 
 
-def read_run(store: Store, stage: Stage) -> pl.DataFrame:
+def read_run(stage: Stage) -> pl.DataFrame:
     """The first `run_depth` documents a query, best first."""
-    artifact = stage.artifact(store)
-    shards = stage.work.shards(stored_layout(store, stage))
+    artifact = stage.artifact
+    shards = stage.stored_shards()
     return pl.concat([read_table(artifact, shard.parts[0], RUN) for shard in shards])
-
-
-def fusion_bytes(documents: int, channels: int, lazy: bool) -> int:
-    """What a worker holds for one query: ranks of every document in every channel, its score and a mark, for the
-    replay, and for the fusion once more where it is complete. Rankings themselves are mapped from the disk.
-    """
-    return documents * (4 * channels + 9) * (1 if lazy else 2)

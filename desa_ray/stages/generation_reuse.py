@@ -8,35 +8,34 @@ the same request hold for queries of the same id and text.
 import polars as pl
 
 from desa_ray.engines.generation import GENERATION_SCHEMA
-from desa_ray.pipeline.collection import DOCUMENTS, read_rows
-from desa_ray.pipeline.generations import records_of
 from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.collection import DOCUMENTS, read_rows
+from desa_ray.stages.generation import records_of
 from desa_ray.store.artifacts import Store
 from desa_ray.store.catalog import manifests
 from desa_ray.store.keys import Key
 from desa_ray.store.tables import read_table
 
 
-def known_records(store: Store, stage: Stage) -> pl.DataFrame:
+def known_records(stage: Stage) -> pl.DataFrame:
     """Records (schema `GENERATION_SCHEMA`, by query id) of the stage's queries in other artifacts of its request."""
-    wanted = read_rows(store, stage.inputs["queries"])
+    wanted = read_rows(stage.inputs["queries"])
     found = pl.DataFrame(schema=GENERATION_SCHEMA)
-    for manifest in manifests(store.files, stage.name):
+    for manifest in manifests(stage.store.files, stage.name):
         key = Key(**manifest["key"])
         if (key.version, key.params) != (stage.version, stage.key.params) or key == stage.key:
             continue
         missing = wanted.filter(~pl.col("id").is_in(found["query_id"].implode()))
-        same = _queries(store, key.inputs["queries"]).join(missing, on=["id", "text"], how="semi")["id"]
+        same = _queries(stage.store, key.inputs["queries"]).join(missing, on=["id", "text"], how="semi")["id"]
         if same.len():
-            records = records_of(store.artifact(key), manifest["layout"])
+            records = records_of(stage.store.artifact(key), manifest["layout"])
             found = pl.concat([found, records.filter(pl.col("query_id").is_in(same.implode()))])
     return found.sort("query_id")
 
 
-def unknown_queries(store: Store, stage: Stage) -> int:
+def unknown_queries(stage: Stage) -> int:
     """How many of the stage's queries no other artifact has text for."""
-    rows = stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
-    return rows - known_records(store, stage).height
+    return stage.inputs["queries"].rows - known_records(stage).height
 
 
 def _queries(store: Store, digest: str) -> pl.DataFrame:

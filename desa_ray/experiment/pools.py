@@ -10,8 +10,8 @@ from desa_ray.config import RunConfig
 from desa_ray.engines.encoder import load_encoder
 from desa_ray.engines.generator import load_generator
 from desa_ray.engines.lucene import Lucene
-from desa_ray.pipeline.rankings import Scratch
 from desa_ray.pipeline.stage import Pool
+from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
 
 
@@ -58,8 +58,8 @@ def lucene_pool(config: RunConfig) -> Pool:
 
 
 def scorer_pool(config: RunConfig) -> Pool:
-    return Pool("scorer", Scratch, size=config.cluster.scorers, gpus=config.cluster.scorer_gpus)
+    return Pool("scorer", WorkerCache, size=config.cluster.scorers, gpus=config.cluster.scorer_gpus)
 
 
 def replay_pool(config: RunConfig) -> Pool:
-    return Pool("replayer", Scratch, size=config.cluster.replayers, light=True)
+    return Pool("replayer", WorkerCache, size=config.cluster.replayers, light=True)

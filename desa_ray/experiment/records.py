@@ -10,11 +10,10 @@ from typing import Any
 import polars as pl
 
 from desa_ray.core.evaluation import metric_name
-from desa_ray.pipeline.fusing import FUSED, read_fused, read_run
-from desa_ray.pipeline.graph import Cell
-from desa_ray.pipeline.methods import REFERENCES, generator_label, prompts
+from desa_ray.experiment.build import Cell
+from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
 from desa_ray.pipeline.stage import Stage
-from desa_ray.store.artifacts import Store
+from desa_ray.stages.fusion import FUSED, read_fused, read_run
 from desa_ray.types import sha256_json
 
 TIE = 1e-12
@@ -93,12 +92,12 @@ def labels(cell: Cell) -> dict[str, Any]:
     }
 
 
-def cell_records(store: Store, cell: Cell) -> pl.DataFrame:
+def cell_records(cell: Cell) -> pl.DataFrame:
     """All records of a computed cell, by draw, then query order."""
     reference = None
     if cell.reference is not None:
         columns = (pl.col(name).alias(f"reference_{name}") for name in REFERENCE)
-        reference = read_fused(store, cell.reference).select("query_id", *columns)
+        reference = read_fused(cell.reference).select("query_id", *columns)
     common = {**labels(cell), "config_hash": sha256_json(result_config(cell))}
     frames = []
     for draw, stage in enumerate(cell.fused):
@@ -109,7 +108,7 @@ def cell_records(store: Store, cell: Cell) -> pl.DataFrame:
             "fusion_key": stage.key.digest,
             "qrels_hash": stage.inputs["qrels"].params["content"],
         }
-        frame = read_fused(store, stage)
+        frame = read_fused(stage)
         if reference is None:
             frame = frame.with_columns(pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items())
         else:
@@ -119,9 +118,9 @@ def cell_records(store: Store, cell: Cell) -> pl.DataFrame:
     return pl.concat(frames).select(schema.names()).cast(schema)
 
 
-def cell_runs(store: Store, cell: Cell) -> list[pl.DataFrame]:
+def cell_runs(cell: Cell) -> list[pl.DataFrame]:
     """The fused runs, one frame a draw: `query_id`, `docs` (best first, `run_depth` at most)."""
-    return [read_run(store, stage) for stage in cell.fused]
+    return [read_run(stage) for stage in cell.fused]
 
 
 def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ weights, so a sweep over those reads it and ranks nothing again.
 """
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from desa_ray.pipeline.collection import read_rows
-from desa_ray.pipeline.generations import read_generations
-from desa_ray.pipeline.kernels import compile_kernels
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of, stored_layout
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.pipeline.sizes import Params, Rows, Size
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.stages.collection import documents_behind, read_rows
+from desa_ray.stages.generation import read_generations
+from desa_ray.stages.worker_cache import WorkerCache
+from desa_ray.store.artifacts import Artifact
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
 
@@ -33,30 +34,6 @@ QUERIES = pl.Schema(
     }
 )
 BYTES_A_DOCUMENT = 16  # of a ranking in the making: score, order, what is written, and as much again in between
-
-
-class Scratch:
-    """What a scoring worker keeps between shards: its last inputs, read and verified once."""
-
-    def __init__(self) -> None:
-        compile_kernels()
-        self.kept: dict[str, Any] = {}
-        self.mapped: dict[str, Any] = {}
-
-    def get(self, name: str, read: Any) -> Any:
-        return _got(self.kept, 16, name, read)
-
-    def get_mapped(self, name: str, read: Any) -> Any:
-        """As `get`, for files mapped into memory: of those many can be kept."""
-        return _got(self.mapped, 256, name, read)
-
-
-def _got(kept: dict[str, Any], most: int, name: str, read: Any) -> Any:
-    if name not in kept:
-        if len(kept) >= most:
-            kept.clear()
-        kept[name] = read()
-    return kept[name]
 
 
 @dataclass(frozen=True)
@@ -101,59 +78,96 @@ def finish_ranked(artifact: Artifact, shards: Sequence[Shard]) -> Finished:
     return Finished(hasher.hexdigest(), {"rows": shards[-1].stop, "items": items})
 
 
-def ranking_bytes(documents: int, queries: int) -> int:
-    """What a worker holds to rank the queries of a shard; shards are cut to fit `memory_gb`, down to one query."""
-    return documents * queries * BYTES_A_DOCUMENT
+def ranking_size(params: Params, rows: Rows) -> Size:
+    """Every pair of a query and a document is scored."""
+    pairs = rows["queries"] * rows["vectors" if params["kind"] == "dense" else "postings"]
+    return Size(rows["queries"], pairs, pairs)
 
 
-def queries_in(store: Store, stage: Stage) -> int:
-    return stage.inputs["queries"].artifact(store).manifest()["counts"]["rows"]
+def queries_in(stage: Stage) -> int:
+    return stage.inputs["queries"].rows
 
 
 @dataclass(frozen=True)
-class RankingWork(ABC):
+class RankingWork(Work):
     """What both channels' rankings share: shards of queries, cut to the memory budget."""
 
     pool: Pool
     shard_queries: int
     memory_gb: float
+    unit = "queries"
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
         # One shard's scores, orders and what is written of them fit into the budget together.
-        fitting = int(self.memory_gb * 2**30 / BYTES_A_DOCUMENT / max(1, self.documents(store, stage)))
-        return {"bounds": bounds(queries_in(store, stage), max(1, min(self.shard_queries, fitting)))}
+        fitting = int(self.memory_gb * 2**30 / BYTES_A_DOCUMENT / max(1, self.documents(stage)))
+        return {"bounds": bounds(queries_in(stage), max(1, min(self.shard_queries, fitting)))}
 
     @abstractmethod
-    def documents(self, store: Store, stage: Stage) -> int:
+    def documents(self, stage: Stage) -> int:
         """How many documents a complete ranking may hold."""
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        return finish_ranked(stage.artifact(store), self.shards(layout))
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return finish_ranked(stage.artifact, self.shards(layout))
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        return ranking_size(params, rows)
+
+    @classmethod
+    def comparable_key(cls, params: Params, rows: Rows) -> Any:
+        return params["kind"]
+
+    @classmethod
+    def similarity(cls, params: Params) -> tuple[Any, ...]:
+        return params.get("scoring"), params.get("operator")
+
+    def plan_group(self, stage: Stage) -> str:
+        return stage.params["kind"]
+
+    def shard_rows(self, rows: Rows) -> int:
+        return self.shard_queries
+
+    def worker_bytes(self, stage: Stage, queries: int) -> int | None:
+        """What a worker holds for a shard; shards are cut to fit `memory_gb`, down to one query."""
+        documents = documents_behind(stage)
+        return documents * queries * BYTES_A_DOCUMENT if documents else None
 
 
-def own_documents(scratch: Scratch, store: Store, stage: Stage) -> dict[int, int]:
+def ranking_stage(params: Mapping[str, Any], inputs: Mapping[str, Stage], work: RankingWork, label: str) -> Stage:
+    """The complete ranking of a channel.
+
+    Args:
+        params: `kind` (dense or sparse), `operator` and its `options`, `texts` used, `exclude_self`, and how scores
+            are made (`scoring`, or `k1` and `b`).
+        inputs: `queries`, one stage per text source of the operator, `vectors` or `postings`, and `generation`
+            where the operator uses generated text.
+    """
+    return Stage(inputs["queries"].store, "ranking", 1, params, work, inputs, label)
+
+
+def own_documents(cache: WorkerCache, stage: Stage) -> dict[int, int]:
     """Query row -> number of the document that is the query (equal id and equal text), for `exclude_self`."""
     if not stage.params["exclude_self"]:
         return {}
 
     def read() -> dict[int, int]:
-        queries = read_rows(store, stage.inputs["queries"]).with_row_index("query")
-        documents = read_rows(store, stage.inputs["corpus"]).with_row_index("document")
+        queries = read_rows(stage.inputs["queries"]).with_row_index("query")
+        documents = read_rows(stage.inputs["corpus"]).with_row_index("document")
         same = queries.join(documents, on=["id", "text"], how="inner")
         return dict(zip(same["query"].to_list(), same["document"].to_list(), strict=True))
 
-    return scratch.get(f"own {stage.inputs['queries'].key.digest} {stage.inputs['corpus'].key.digest}", read)
+    return cache.get(f"own {stage.inputs['queries'].key.digest} {stage.inputs['corpus'].key.digest}", read)
 
 
-def fallbacks(scratch: Scratch, store: Store, stage: Stage) -> list[bool]:
+def fallbacks(cache: WorkerCache, stage: Stage) -> list[bool]:
     """Per query, whether its generated text fell back: the channel is then the Original channel."""
     generation = stage.inputs.get("generation")
     if generation is None:
-        return [False] * stored_layout(store, stage)["bounds"][-1]
-    return scratch.get(f"fallback {generation.key.digest}", lambda: read_generations(store, generation).fallback)
+        return [False] * stage.stored_layout()["bounds"][-1]
+    return cache.get(f"fallback {generation.key.digest}", lambda: read_generations(generation).fallback)
 
 
 def options(stage: Stage) -> dict[str, Fraction]:
@@ -165,21 +179,20 @@ def options(stage: Stage) -> dict[str, Fraction]:
 class Rankings:
     """Reads a ranking or prefix stage row by row; parts are opened when first used, and stay open."""
 
-    store: Store
     stage: Stage
     _open: dict[int, tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         work: Any = self.stage.work
         read = getattr(work, "ranked_shards", work.shards)
-        self.shards: list[Shard] = list(read(stored_layout(self.store, self.stage)))
+        self.shards: list[Shard] = list(read(self.stage.stored_layout()))
         self.starts = np.array([shard.start for shard in self.shards])
 
     def _part(self, row: int) -> tuple[Shard, np.ndarray, np.ndarray, list[dict[str, Any]]]:
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
         shard = self.shards[number]
         if number not in self._open:
-            artifact = self.stage.artifact(self.store)
+            artifact = self.stage.artifact
             table = read_table(artifact, shard.parts[1], QUERIES)
             held = table["length"].clip(upper_bound=self.stage.params.get("depth"))
             edges = np.concatenate([[0], np.cumsum(held.to_numpy())])
@@ -199,7 +212,7 @@ class Rankings:
         return infos[row - shard.start]
 
 
-def opened(scratch: Scratch, store: Store, stage: Stage) -> Rankings:
+def opened(cache: WorkerCache, stage: Stage) -> Rankings:
     """The stage's rankings, opened once a worker for all that read them (those of a sweep over kappa are the same)."""
-    content = stage.artifact(store).manifest()["content"]
-    return scratch.get_mapped(f"rankings {stage.key.digest} {content}", lambda: Rankings(store, stage))
+    content = stage.artifact.manifest()["content"]
+    return cache.get_mapped(f"rankings {stage.key.digest} {content}", lambda: Rankings(stage))

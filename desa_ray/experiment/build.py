@@ -13,18 +13,11 @@ from typing import Any
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import check_grades, computed_plainly, grade_limits, parse_measures
 from desa_ray.core.fusion.cutoffs import CUTOFFS
-from desa_ray.core.query_text import AS_DOCUMENT, TEXT_OPTIONS
+from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.collection import CollectionStages, collection_stages, read_rows, record_stage
-from desa_ray.pipeline.dense_ranking import DenseRankingWork
-from desa_ray.pipeline.execute import Quiet, present, run_stage
-from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.fusing import FusionWork
-from desa_ray.pipeline.lazy_fusing import LazyFusionWork, check_lazy
-from desa_ray.pipeline.lexical import PostingsWork, TermsWork
-from desa_ray.pipeline.methods import (
+from desa_ray.experiment.methods import (
     ORIGINAL,
     check_generator_map,
     check_method,
@@ -35,14 +28,25 @@ from desa_ray.pipeline.methods import (
     prompts,
     texts_used,
 )
-from desa_ray.pipeline.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
-from desa_ray.pipeline.prefixes import FIRST_DEPTH, DensePrefixWork, SparsePrefixWork
+from desa_ray.experiment.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.experiment.text_source import TextSource
+from desa_ray.pipeline.execute import Quiet, present, run_stage
+from desa_ray.pipeline.executor import SerialExecutor
 from desa_ray.pipeline.provenance import installed
-from desa_ray.pipeline.selection import selected, selection_stage
-from desa_ray.pipeline.sources import TextSource
-from desa_ray.pipeline.sparse_ranking import SparseRankingWork
 from desa_ray.pipeline.stage import Pool, Stage
-from desa_ray.pipeline.vectors import CorpusVectorsWork, SnapshotVectorsWork, TextVectorsWork
+from desa_ray.stages.collection import CollectionStages, collection_stages, read_rows, record_stage
+from desa_ray.stages.dense_ranking import DenseRankingWork
+from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
+from desa_ray.stages.fusion import FusionWork, fusion_stage
+from desa_ray.stages.lazy_fusion import LazyFusionWork, check_lazy
+from desa_ray.stages.postings import PostingsWork, postings_stage
+from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
+from desa_ray.stages.ranking import ranking_stage
+from desa_ray.stages.selection import selected, selection_stage
+from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
+from desa_ray.stages.sparse_ranking import SparseRankingWork
+from desa_ray.stages.terms import TermsWork, terms_stage
+from desa_ray.stages.text_vectors import TextVectorsWork, text_vectors_stage
 from desa_ray.store.artifacts import Store
 
 MEASURES = ("nDCG@10", "R@20")
@@ -154,8 +158,8 @@ class Builder:
     def _collection(self) -> CollectionStages:
         dataset = self.config.dataset
         whole = replace(dataset, size="all", sample="all")
-        record = self._stored(record_stage(whole, self.data_home))
-        collection = collection_stages(whole, record, self.data_home)
+        record = self._stored(record_stage(self.store, whole, self.data_home))
+        collection = collection_stages(self.store, whole, record, self.data_home)
         for stage in collection.tables:
             self._stored(stage)
         if dataset == whole:
@@ -168,14 +172,14 @@ class Builder:
 
     def _stored(self, stage: Stage) -> Mapping[str, Any]:
         """The manifest of a cheap stage that planning itself needs, computed here where it is missing."""
-        if not present(self.store, stage):
-            run_stage(self.store, stage, SerialExecutor(self.store.files.root), Quiet())
-        return stage.artifact(self.store).manifest()
+        if not present(stage):
+            run_stage(stage, SerialExecutor(self.store.files.root), Quiet())
+        return stage.artifact.manifest()
 
     def _grades(self, collection: CollectionStages) -> None:
         """Refuses measures that have no value for a grade of the collection."""
         if limited := grade_limits(self.measures):
-            check_grades(limited, read_rows(self.store, collection.qrels), "evaluation.measures")
+            check_grades(limited, read_rows(collection.qrels), "evaluation.measures")
 
     def _texts(self, collection: CollectionStages) -> Mapping[str, int]:
         """Finds and checks the generated texts."""
@@ -183,15 +187,15 @@ class Builder:
         return self.source.check(prompts(self.config.method))
 
     def _vectors(self) -> Stage:
-        documents, params = self.collection.documents, {"encoder": self.identity}
+        documents = self.collection.documents
         whole = self.collection.whole or documents
-        work = CorpusVectorsWork(self._encoders, self._encoder_shard)
-        vectors = Stage("vectors", 1, params, work, {"corpus": whole}, self._label)
+        work = DocumentVectorsWork(self._encoders, self._encoder_shard)
+        vectors = document_vectors_stage(whole, self.identity, work, self._label)
         if whole.key == documents.key:
             return vectors
-        inputs = {"corpus": documents, "whole": whole, "vectors": vectors}
         part = SnapshotVectorsWork(self.config.cluster.shard_documents)
-        return Stage("snapshot_vectors", 1, params, part, inputs, f"{documents.label} {self.config.encoder.name}")
+        label = f"{documents.label} {self.config.encoder.name}"
+        return snapshot_vectors_stage(documents, whole, vectors, part, label)
 
     @property
     def _label(self) -> str:
@@ -209,28 +213,25 @@ class Builder:
 
     def _text_vectors(self, source: str, generation: Stage | None) -> Stage:
         prefix = "" if source in AS_DOCUMENT else self.config.encoder.query_prefix
-        inputs = {"queries": self.collection.queries} | ({"generation": generation} if generation else {})
-        params = {"encoder": self.identity, "template": source, "prefix": prefix}
         work = TextVectorsWork(self._encoders, self._encoder_shard)
-        label = f"{source} {generation.label}" if generation else source
-        return Stage("text_vectors", 1, params, work, inputs, label)
+        queries = self.collection.queries
+        return text_vectors_stage(queries, generation, self.identity, source, prefix, work)
 
-    def _lexical(self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]) -> Stage:
-        inputs = {"queries": self.collection.queries} | ({"generation": generation} if generation else {})
-        params: dict[str, Any] = {"template": source, "texts": used, **self._analysis}
-        if own := {name: numbers[name] for name in TEXT_OPTIONS.get(source, ())}:
-            params["options"] = own
+    def _terms(self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]) -> Stage:
         work = TermsWork(lucene_pool(self.config), self.config.cluster.shard_queries * 4)
-        label = f"{source} {generation.label}" if generation else source
-        return Stage("terms", 1, params, work, inputs, label)
+        queries = self.collection.queries
+        return terms_stage(queries, generation, source, used, numbers, self._analysis, work)
+
+    def _postings(self) -> Stage:
+        work = PostingsWork(lucene_pool(self.config))
+        return postings_stage(self.collection.documents, self._analysis, work)
 
     @property
     def _analysis(self) -> dict[str, str]:
         return {"analyzer": "DefaultEnglishAnalyzer", "pyserini": installed()["pyserini"]}
 
     def _ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
-        config, collection = self.config, self.collection
-        cluster = config.cluster
+        config, collection, cluster = self.config, self.collection, self.config.cluster
         prompt = prompt_of(method, channel)
         generation = self.source.stage(prompt, draw) if prompt else None
         used = texts_used(prompt, config.generator, config.n_refs) if prompt else 0
@@ -253,42 +254,36 @@ class Builder:
             if channel.kind == "dense":
                 inputs[source] = self._text_vectors(source, text)
             else:
-                inputs[source] = self._lexical(source, text, used if text else 0, numbers)
-        scorers, memory = scorer_pool(config), cluster.memory_gb
+                inputs[source] = self._terms(source, text, used if text else 0, numbers)
+        scorers = scorer_pool(config)
         if channel.kind == "dense":
             inputs["vectors"] = self._vectors()
             params["scoring"] = config.encoder.scoring
-            complete = DenseRankingWork(scorers, cluster.shard_queries, memory)
-            prefix = DensePrefixWork(scorers, memory)
+            complete = DenseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
+            prefix = DensePrefixWork(scorers, cluster.memory_gb)
         else:
-            inputs["postings"] = Stage(
-                "postings",
-                1,
-                self._analysis,
-                PostingsWork(lucene_pool(config)),
-                {"corpus": collection.documents},
-                collection.documents.label,
-            )
+            inputs["postings"] = self._postings()
             params |= {"k1": config.sparse.k1, "b": config.sparse.b}
-            complete = SparseRankingWork(scorers, cluster.shard_queries, memory)
+            complete = SparseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
             prefix = SparsePrefixWork(scorers, cluster.shard_queries)
-        label = f"{channel.kind} {channel.operator}" + (f" {generation.label}" if generation else "")
+        label = f"{channel.kind} {channel.operator}"
+        if generation is not None:
+            label += f" {generation.label}"
         if self.lazy:
-            return Stage("prefix", 1, params | {"depth": max(FIRST_DEPTH, *CUTOFFS)}, prefix, inputs, label)
-        return Stage("ranking", 1, params, complete, inputs, label)
+            return prefix_stage(params, inputs, prefix, label)
+        return ranking_stage(params, inputs, complete, label)
 
     def _fused(self, method: MethodConfig, draw: int) -> Stage:
-        config, collection = self.config, self.collection
-        inputs = {"queries": collection.queries, "corpus": collection.documents, "qrels": collection.qrels}
-        for prompt in prompts(method):
-            inputs[f"generation:{prompt}"] = self.source.stage(prompt, draw)
-        for channel in method.channels:
-            inputs[f"channel:{channel.name}"] = self._ranking(method, channel, draw)
+        config = self.config
+        texts = {prompt: self.source.stage(prompt, draw) for prompt in prompts(method)}
+        channels = {c.name: self._ranking(method, c, draw) for c in method.channels}
         sparse = [channel for channel in method.channels if channel.kind == "sparse"]
-        if len(sparse) == 1 and any(needs_text(channel) for channel in method.channels) and not self.lazy:
-            inputs["original_sparse"] = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
+        original = None
+        if len(sparse) == 1 and any(map(needs_text, method.channels)) and not self.lazy:
+            original = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
+        named = [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels]
         params: dict[str, Any] = {
-            "channels": [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels],
+            "channels": named,
             "fusion": method.fusion,
             "weighting": method.weighting,
             "prefix": method.prefix,
@@ -304,4 +299,5 @@ class Builder:
         if self.lazy:
             params["ranking"] = "lazy"
             work = LazyFusionWork(work.pool, work.shard_queries)
-        return Stage("fusion", 2, params, work, inputs, f"{method.name} draw {draw} kappa {config.fusion.kappa}")
+        label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
+        return fusion_stage(self.collection, channels, texts, original, params, work, label)

@@ -9,18 +9,18 @@ import numpy as np
 from desa_ray.core.operators import DENSE_OPERATORS
 from desa_ray.core.ranking import complete_order
 from desa_ray.engines.gemm import Float32Gemm, Gemm, best_gemm
-from desa_ray.pipeline.rankings import (
+from desa_ray.pipeline.stage import Shard, Stage
+from desa_ray.stages.document_vectors import corpus_shard
+from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
-    Scratch,
     fallbacks,
     options,
     own_documents,
     write_ranked,
 )
-from desa_ray.pipeline.stage import Shard, Stage, stored_layout
-from desa_ray.pipeline.vectors import corpus_shard, text_vectors
-from desa_ray.store.artifacts import Store
+from desa_ray.stages.text_vectors import text_vectors
+from desa_ray.stages.worker_cache import WorkerCache
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class DenseRankingWork(RankingWork):
     Inputs: `vectors`, one text-vector stage a text source under its name, `queries`.
     """
 
-    def documents(self, store: Store, stage: Stage) -> int:
-        return corpus_size(store, stage.inputs["vectors"])
+    def documents(self, stage: Stage) -> int:
+        return corpus_size(stage.inputs["vectors"])
 
-    def run(self, engine: Scratch, store: Store, stage: Stage, shard: Shard) -> None:
+    def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         rows = range(shard.start, shard.stop)
-        queries, angles = dense_queries(engine, store, stage, rows)
-        own = own_documents(engine, store, stage)
-        total = self.documents(store, stage)
+        queries, angles = dense_queries(engine, stage, rows)
+        own = own_documents(engine, stage)
+        total = self.documents(stage)
         scores = np.empty((len(rows), total), np.float32)
-        for first, part in dense_scores(engine, store, stage, queries, self.memory_gb):
+        for first, part in dense_scores(engine, stage, queries, self.memory_gb):
             scores[:, first : first + part.shape[1]] = part
         ranked: list[RankedQuery] = []
         for offset, row in enumerate(rows):
@@ -48,25 +48,23 @@ class DenseRankingWork(RankingWork):
                 docs = docs[docs != own[row]]
             top = [*(float(scores[offset, number]) for number in docs[:2]), None, None]
             ranked.append(RankedQuery(docs, docs.size, (top[0], top[1]), angles[offset]))
-        write_ranked(stage.artifact(store), shard.parts, ranked)
+        write_ranked(stage.artifact, shard.parts, ranked)
 
 
-def corpus_size(store: Store, vectors: Stage) -> int:
-    return stored_layout(store, vectors)["bounds"][-1]
+def corpus_size(vectors: Stage) -> int:
+    return vectors.stored_layout()["bounds"][-1]
 
 
-def dense_queries(
-    engine: Scratch, store: Store, stage: Stage, rows: Sequence[int]
-) -> tuple[np.ndarray, list[float | None]]:
+def dense_queries(engine: WorkerCache, stage: Stage, rows: Sequence[int]) -> tuple[np.ndarray, list[float | None]]:
     """Expanded query vectors float32 [rows, D] and the operator's angles; a fallback is the original query."""
     operator = DENSE_OPERATORS[stage.params["operator"]]
     given: dict[str, np.ndarray] = {}
     for source in {"query", *operator.texts}:
         text_stage = stage.inputs[source]
-        vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(store, text_stage))
+        vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(text_stage))
         given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
     expanded, diagnostics = operator.function(given, **options(stage))
-    all_fell_back = fallbacks(engine, store, stage)
+    all_fell_back = fallbacks(engine, stage)
     fell_back = np.array([all_fell_back[row] for row in rows], bool)
     expanded[fell_back] = given["query"][fell_back]
     found = diagnostics.get("angle_deg")
@@ -75,8 +73,7 @@ def dense_queries(
 
 
 def dense_scores(
-    engine: Scratch,
-    store: Store,
+    engine: WorkerCache,
     stage: Stage,
     queries: np.ndarray,
     memory_gb: float,
@@ -89,7 +86,7 @@ def dense_scores(
     prepared in the worker. `start` and `stop` lie on the edges of vector shards.
     """
     vectors = stage.inputs["vectors"]
-    shards = vectors.work.shards(stored_layout(store, vectors))
+    shards = vectors.stored_shards()
     exact = stage.params["scoring"] == "int26"
     gemm: Gemm = engine.get("gemm", best_gemm) if exact else Float32Gemm()
     prepared = gemm.prepared(queries)
@@ -99,15 +96,15 @@ def dense_scores(
     for part in shards:
         if part.start < start or part.stop > (stop or part.stop):
             continue
-        pieces: Iterable[tuple[int, Any]] = kept.get(part.number) or _pieces(gemm, store, vectors, part, block)
+        pieces: Iterable[tuple[int, Any]] = kept.get(part.number) or _pieces(gemm, vectors, part, block)
         if keep:
             pieces = kept[part.number] = list(pieces)
         for first, piece in pieces:
             yield first, gemm.scores(prepared, piece)
 
 
-def _pieces(gemm: Gemm, store: Store, vectors: Stage, part: Shard, block: int) -> Iterator[tuple[int, Any]]:
+def _pieces(gemm: Gemm, vectors: Stage, part: Shard, block: int) -> Iterator[tuple[int, Any]]:
     """(first document, vectors ready to be multiplied) for blocks of a shard."""
-    documents = corpus_shard(store, vectors, part)
+    documents = corpus_shard(vectors, part)
     for first in range(0, len(documents), block):
         yield part.start + first, gemm.prepared(documents[first : first + block])

@@ -14,7 +14,8 @@ import polars as pl
 
 from desa_ray.config import DatasetConfig
 from desa_ray.data.subsets import sample, snapshot
-from desa_ray.pipeline.collection import (
+from desa_ray.pipeline.stage import Finished, Shard, Stage, Work, bounds, shards_of
+from desa_ray.stages.collection import (
     DOCUMENTS,
     PART,
     QRELS,
@@ -24,8 +25,6 @@ from desa_ray.pipeline.collection import (
     read_rows,
     tables_record,
 )
-from desa_ray.pipeline.stage import Finished, Shard, Stage, bounds, shards_of
-from desa_ray.store.artifacts import Store
 from desa_ray.store.tables import read_array, write_array, write_table
 from desa_ray.types import Collection
 
@@ -33,19 +32,19 @@ CHOSEN = {"corpus": "documents.npy", "queries": "queries.npy"}
 
 
 @dataclass(frozen=True)
-class SelectionWork:
+class SelectionWork(Work):
     """Chooses rows of the whole. Parts: int64 row numbers of the documents and of the queries, ascending."""
 
     pool: None = None
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": [0, stage.inputs["corpus"].artifact(store).manifest()["counts"]["rows"]]}
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": [0, stage.inputs["corpus"].artifact.manifest()["counts"]["rows"]]}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, *CHOSEN.values())
 
-    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
-        documents, queries, qrels = (read_rows(store, stage.inputs[table]) for table in TABLES)
+    def run(self, engine: None, stage: Stage, shard: Shard) -> None:
+        documents, queries, qrels = (read_rows(stage.inputs[table]) for table in TABLES)
         size, count = stage.params["size"], stage.params["sample"]
         rows: dict[str, Sequence[int]] = {"corpus": range(documents.height), "queries": range(queries.height)}
         if size != "all":
@@ -54,10 +53,10 @@ class SelectionWork:
         if count != "all":
             rows["queries"] = sample(queries["id"].to_list(), set(qrels["query_id"]), count)
         for table, name in CHOSEN.items():
-            write_array(stage.artifact(store), name, np.array(rows[table], np.int64))
+            write_array(stage.artifact, name, np.array(rows[table], np.int64))
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        documents, queries, qrels = (_chosen_rows(store, stage, table) for table in TABLES)
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        documents, queries, qrels = (_chosen_rows(stage, table) for table in TABLES)
         found = Collection("", documents, queries, qrels)
         counts, hashes = tables_record(found)
         judged = found.qrels.filter(pl.col("grade") > 0)["query_id"]
@@ -70,24 +69,24 @@ class SelectionWork:
 
 
 @dataclass(frozen=True)
-class ChosenTableWork:
+class ChosenTableWork(Work):
     """Writes one table of a part (`corpus`, `queries` or `qrels`) from the tables of the whole."""
 
     table: str
     selection: Stage
     pool: None = None
 
-    def layout(self, store: Store, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(_chosen_rows(store, self.selection, self.table).height, ROWS_A_PART)}
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(_chosen_rows(self.selection, self.table).height, ROWS_A_PART)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, PART)
 
-    def run(self, engine: None, store: Store, stage: Stage, shard: Shard) -> None:
-        rows = _chosen_rows(store, self.selection, self.table)[shard.start : shard.stop]
-        write_table(stage.artifact(store), shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
+    def run(self, engine: None, stage: Stage, shard: Shard) -> None:
+        rows = _chosen_rows(self.selection, self.table)[shard.start : shard.stop]
+        write_table(stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
 
-    def finish(self, store: Store, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished(stage.params["content"], {"rows": layout["bounds"][-1]})
 
 
@@ -96,7 +95,7 @@ def selection_stage(config: DatasetConfig, whole: CollectionStages) -> Stage:
     inputs = {"corpus": whole.documents, "queries": whole.queries, "qrels": whole.qrels}
     asked = {"size": config.size, "sample": config.sample}
     label = " ".join([config.name, *(f"{what} {value}" for what, value in asked.items() if value != "all")])
-    return Stage("selection", 1, asked, SelectionWork(), inputs, label)
+    return Stage(whole.documents.store, "selection", 1, asked, SelectionWork(), inputs, label)
 
 
 def selected(whole: CollectionStages, selection: Stage, record: Mapping[str, Any]) -> CollectionStages:
@@ -104,20 +103,21 @@ def selected(whole: CollectionStages, selection: Stage, record: Mapping[str, Any
 
     def table(name: str) -> Stage:
         work = ChosenTableWork(name, selection)
-        return Stage(name, 1, {"content": record["meta"]["tables"][name]}, work, label=selection.label)
+        params = {"content": record["meta"]["tables"][name]}
+        return Stage(selection.store, name, 1, params, work, label=selection.label)
 
     counts = {**whole.counts, **record["counts"]}
     return CollectionStages(whole.name, table("corpus"), table("queries"), table("qrels"), counts, whole.documents)
 
 
-def _chosen_rows(store: Store, selection: Stage, table: str) -> pl.DataFrame:
+def _chosen_rows(selection: Stage, table: str) -> pl.DataFrame:
     """The part's rows of one table, in the order of the whole."""
     if table == "qrels":
-        documents, queries = (_chosen_rows(store, selection, name)["id"] for name in CHOSEN)
+        documents, queries = (_chosen_rows(selection, name)["id"] for name in CHOSEN)
         kept = pl.col("query_id").is_in(queries.implode()) & pl.col("doc_id").is_in(documents.implode())
-        return read_rows(store, selection.inputs["qrels"]).filter(kept)
-    rows = read_array(selection.artifact(store), CHOSEN[table])
-    return read_rows(store, selection.inputs[table])[rows]
+        return read_rows(selection.inputs["qrels"]).filter(kept)
+    rows = read_array(selection.artifact, CHOSEN[table])
+    return read_rows(selection.inputs[table])[rows]
 
 
 def _empty(table: pl.DataFrame) -> int:

@@ -1,0 +1,1 @@
+"""What runs, finishes, logs and writes experiments: methods, text sources, cells, records."""
