@@ -94,7 +94,7 @@ class _Workspace(threading.local):
         """Room for lists_CP, P at least `prefix`; small ones are kept."""
         if prefix > FIRST_PREFIX:
             return np.empty((channels, prefix), np.int32)
-        if len(self._lists_CP) != channels:
+        if self._lists_CP.shape != (channels, FIRST_PREFIX):
             self._lists_CP = np.empty((channels, FIRST_PREFIX), np.int32)
         return self._lists_CP
 
