@@ -6,27 +6,23 @@ within seconds. The key is sent, and appears nowhere else.
 """
 
 import email.utils
-import http.client
 import json
 import random
-import socket
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from email.message import Message
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+import requests
 
 from desa_ray.errors import DesaError
+from desa_ray.exchange import Stop, Stopped
+from desa_ray.http_client import Bounds, near, session
+from desa_ray.http_failures import GATEWAYS, Unanswered, one_line, through_proxy
 
 BODY_LIMIT = 32 << 20
-BLOCK = 1 << 16
-EXCERPT = 300
 FIRST_ATTEMPTS, FIRST_WAIT_S = 3, 1.0  # of a connection that is refused before the server was ever met
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 Parsed = TypeVar("Parsed")
 
 
@@ -48,13 +44,6 @@ class Passing(Exception):
         self.what, self.mend, self.wait_s, self.nobody = what, mend, wait_s, nobody
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the key to another server."""
-
-    def redirect_request(self, req, fp, code, msg, headers, newurl):
-        return None
-
-
 @dataclass(frozen=True)
 class JsonClient:
     """Posts JSON to one server; used from several threads.
@@ -72,95 +61,81 @@ class JsonClient:
     key: str | None = field(default=None, repr=False)
     met: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
-    def post(
-        self, path: str, payload: Mapping[str, Any], parse: Callable[[Any], Parsed], stop: threading.Event
-    ) -> Parsed:
+    def post(self, path: str, payload: Mapping[str, Any], parse: Callable[[Any], Parsed], stop: Stop) -> Parsed:
         """The parsed answer to one request.
 
         Args:
             path: begins with a slash.
             payload: the body.
-            parse: makes sense of the answer; LookupError, TypeError and ValueError mean that there is none.
-            stop: once set, no further attempt begins.
+            parse: makes sense of the answer; ValueError means that there is none.
+            stop: once set, the attempt under way ends and no further one begins.
 
         Raises:
             DesaError: refused for good, or `patience` is at its end.
+            Stopped: `stop` was set.
         """
         body = json.dumps(payload).encode()
         started, failures = time.monotonic(), 0
         while True:
             try:
-                return self._attempt(path, body, parse)
+                return self._attempt(path, body, parse, stop)
             except Passing as failure:
                 failures += 1
                 attempts, wait_s = self.patience.attempts, self._wait(failures, failure)
                 if failure.nobody and not self.met.is_set():
                     attempts, wait_s = min(attempts, FIRST_ATTEMPTS), min(wait_s, FIRST_WAIT_S)
-                if failures >= attempts or stop.is_set() or stop.wait(wait_s):
+                if failures >= attempts:
                     spent = f"{failures} attempts in {time.monotonic() - started:.0f} s"
                     raise self._error(f"{failure.what} ({spent})", failure.mend) from None
+            if stop.wait(wait_s):
+                raise Stopped
 
     def _wait(self, failures: int, failure: Passing) -> float:
         """Seconds before the next attempt: doubled each time, by half at random, so that clients spread."""
-        growing = self.patience.backoff_s * 2 ** (failures - 1) * random.uniform(0.5, 1)  # noqa: S311
+        growing = self.patience.backoff_s * 2 ** min(failures - 1, 60) * random.uniform(0.5, 1)  # noqa: S311
         return min(max(growing, failure.wait_s), self.patience.max_backoff_s)
 
-    def _attempt(self, path: str, body: bytes, parse: Callable[[Any], Parsed]) -> Parsed:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    def _attempt(self, path: str, body: bytes, parse: Callable[[Any], Parsed], stop: Stop) -> Parsed:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if self.key is not None:
             headers["Authorization"] = f"Bearer {self.key}"
-        request = urllib.request.Request(self.base_url + path, body, headers, method="POST")  # noqa: S310
+        bounds = Bounds(self.patience.timeout_s, body_bytes=BODY_LIMIT, stop=stop)
         try:
-            text = self._read(request)
-            self.met.set()
-        except urllib.error.HTTPError as error:
-            self.met.set()
-            with error:
-                raise self._refusal(error) from None
-        except (TimeoutError, urllib.error.URLError, http.client.HTTPException, OSError) as error:
-            raise self._unreachable(error) from None
+            with session(self.base_url, bounds) as server:
+                response = server.post(self.base_url + path, body, headers=headers)
+        except Unanswered as failure:
+            self._raise(failure)
+        self.met.set()
+        if response.status_code >= 300:
+            raise self._refusal(response)
         try:
-            return parse(json.loads(text))
-        except (LookupError, TypeError, ValueError, RecursionError) as error:
-            what = f"the answer makes no sense: {type(error).__name__}: {error}: {self._excerpt(text)}"
+            return parse(json.loads(response.content, parse_constant=_no_number))
+        except (ValueError, RecursionError) as error:
+            what = f"the answer makes no sense: {self._excerpt(str(error))}: {self._excerpt(response.content)}"
             raise Passing(what, "is this an OpenAI-compatible server?") from None
 
-    def _read(self, request: urllib.request.Request) -> bytes:
-        """The body. The socket's limit holds for each read, so that of the whole is kept here."""
-        deadline = time.monotonic() + self.patience.timeout_s
-        near = urllib.parse.urlsplit(self.base_url).hostname in LOOPBACK
-        # No proxy can reach this machine's own loopback, whatever the environment says.
-        opener = urllib.request.build_opener(_NoRedirect, *([urllib.request.ProxyHandler({})] if near else []))
-        blocks: list[bytes] = []
-        with opener.open(request, timeout=self.patience.timeout_s) as response:
-            while block := response.read1(BLOCK):
-                blocks.append(block)
-                if time.monotonic() > deadline:
-                    raise TimeoutError
-                if sum(map(len, blocks)) > BODY_LIMIT:
-                    raise Passing(f"the answer is longer than {BODY_LIMIT} bytes", "is this the right address?")
-        return b"".join(blocks)
+    def _raise(self, failure: Unanswered) -> NoReturn:
+        what = self._excerpt(failure.what)
+        if failure.final:
+            raise self._error(what, failure.mend or "check generator.base_url") from None
+        mend = "is it running? check generator.base_url"
+        if failure.late:
+            mend = "raise generator.request_timeout_s or lower generator.concurrency"
+        raise Passing(what, failure.mend or mend, nobody=failure.nobody) from None
 
-    def _unreachable(self, error: Exception) -> Passing:
-        reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        if isinstance(reason, TimeoutError):
-            what = f"no answer within {self.patience.timeout_s:g} s"
-            return Passing(what, "raise generator.request_timeout_s or lower generator.concurrency")
-        what = f"the server cannot be reached: {self._excerpt(str(reason) or type(reason).__name__)}"
-        nobody = isinstance(reason, ConnectionRefusedError | socket.gaierror)
-        return Passing(what, "is it running? check generator.base_url", nobody=nobody)
-
-    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
-        try:
-            said = self._excerpt(error.read(BLOCK))
-        except (OSError, http.client.HTTPException):
-            said = ""
-        what = f"the server answered {error.code} {error.reason}" + (f": {said}" if said else "")
-        if error.code == 429:
-            return Passing(what, "lower generator.concurrency, or wait", _retry_after(error.headers))
-        if error.code == 408 or error.code >= 500:
-            return Passing(what, "look into the server's log", _retry_after(error.headers))
-        return self._error(what, MENDS.get(error.code, "check the generator's settings against the server's"))
+    def _refusal(self, response: requests.Response) -> Exception:
+        said = self._excerpt(response.content)
+        code = response.status_code
+        what = f"the server answered {code} {self._excerpt(response.reason or '')}".rstrip()
+        if code in GATEWAYS and not near(self.base_url):
+            what += through_proxy(self.base_url)
+        what += f": {said}" if said else ""
+        if code == 429:
+            return Passing(what, "lower generator.concurrency, or wait", _retry_after(response.headers))
+        if code == 408 or code >= 500:
+            return Passing(what, "look into the server's log", _retry_after(response.headers))
+        mend = "set generator.base_url to the address it moved to" if code < 400 else MENDS.get(code, OTHER)
+        return self._error(what, mend)
 
     def _error(self, what: str, mend: str) -> DesaError:
         return DesaError(what, where=f"{self.where}, {self.base_url}", mend=mend)
@@ -169,23 +144,24 @@ class JsonClient:
         """The beginning of what a server said, on one line; some servers repeat the key."""
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
-        text = text.replace(self.key, "***") if self.key else text
-        return " ".join(text.split())[:EXCERPT]
+        return one_line(text.replace(self.key, "***") if self.key else text)
 
 
+OTHER = "check the generator's settings against the server's"
 MENDS = {
-    301: "set generator.base_url to the address it moved to",
-    302: "set generator.base_url to the address it moved to",
-    307: "set generator.base_url to the address it moved to",
-    308: "set generator.base_url to the address it moved to",
     400: "does the server know these options (generator.extended_sampling), and is its context long enough?",
     401: "check the key in the variable that generator.api_key_env names",
     403: "check the key in the variable that generator.api_key_env names",
     404: "check generator.base_url (it ends in /v1 mostly) and generator.model",
+    407: "name the proxy with its user and password in HTTPS_PROXY (or HTTP_PROXY)",
 }
 
 
-def _retry_after(headers: Message) -> float:
+def _no_number(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
     """Seconds that a Retry-After header asks for, as a number or a date; 0 where it says nothing useful."""
     value = headers.get("Retry-After") or ""
     try:
@@ -194,5 +170,5 @@ def _retry_after(headers: Message) -> float:
         pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, TypeError, LookupError, ArithmeticError, OSError):
         return 0.0

@@ -5,17 +5,20 @@ only the stored outputs are reproducible; structured outputs are asked for by JS
 """
 
 import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, StrictStr, ValidationError
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import Output, Request
 from desa_ray.engines.http_json import JsonClient, Patience
 from desa_ray.errors import DesaError
+from desa_ray.exchange import Stop
 
 PATH = "/chat/completions"
+Tokens = Annotated[int, Field(strict=True, ge=0, le=2**31)]
 
 
 class OpenAIGenerator:
@@ -42,7 +45,7 @@ class OpenAIGenerator:
         Raises:
             DesaError: the first request that was refused, or failed as often as the configuration allows.
         """
-        stop = threading.Event()
+        stop = Stop()
         with ThreadPoolExecutor(self.config.concurrency) as pool:
             calls = [pool.submit(self._answer, request, stop) for request in requests]
             try:
@@ -50,12 +53,12 @@ class OpenAIGenerator:
                 if failed := next((call for call in done if call.exception()), None):
                     failed.result()
             except BaseException:
-                stop.set()  # the others shall not go on waiting for a server that has given up
+                stop.set()  # ends the others, which wait for a server that has given up, or whose user has
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
         return [call.result() for call in calls]
 
-    def _answer(self, request: Request, stop: threading.Event) -> Output:
+    def _answer(self, request: Request, stop: Stop) -> Output:
         return self.client.post(PATH, self._payload(request), _output, stop)
 
     def _payload(self, request: Request) -> dict[str, Any]:
@@ -77,28 +80,43 @@ class OpenAIGenerator:
         return payload
 
 
+class _Message(BaseModel):
+    content: StrictStr | None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: Annotated[StrictStr, Field(max_length=100)] | None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
+
+
+class _Completion(BaseModel):
+    """What of an answer is read; the rest may be anything."""
+
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+    usage: _Usage | None = None
+
+
 def _output(answer: Any) -> Output:
-    """Reads a completion; what is not one raises LookupError, TypeError or ValueError."""
-    choice = answer["choices"][0]
-    text, reason = choice["message"]["content"], choice["finish_reason"]
-    if text is not None and not isinstance(text, str):
-        raise TypeError("content is no text")
-    if reason is not None and not isinstance(reason, str):
-        raise TypeError("finish_reason is no text")
-    usage = answer.get("usage") or {}
-    return Output(_storable(text or ""), reason, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"))
+    """Reads a completion; raises ValueError, naming the field, for what is none."""
+    try:
+        completion = _Completion.model_validate(answer)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place or 'answer'}: {first['msg']}") from None
+    choice, usage = completion.choices[0], completion.usage or _Usage()
+    text = _storable(choice.message.content or "")
+    return Output(text, choice.finish_reason, usage.prompt_tokens, usage.completion_tokens)
 
 
 def _storable(text: str) -> str:
     """JSON can hold lone surrogates, UTF-8 cannot."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _count(usage: dict[str, Any], name: str) -> int | None:
-    value = usage.get(name)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise TypeError(f"{name} is no number")
-    return value
 
 
 def _key(variable: str) -> str:

@@ -1,0 +1,132 @@
+"""A call over the network with one limit on all of it, kept from outside: its thread is left, its sockets are closed.
+
+Libraries limit each read, so a server that sends a byte now and then holds them for ever, and nothing of theirs limits
+a name that does not resolve. Here the call runs in a thread of its own while the caller waits for the outcome, the end
+of the time or a stop, whichever comes first. Ctrl-C ends the wait like anything else that waits in Python.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from contextlib import suppress
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class Stopped(Exception):
+    """The call was ended by its `Stop`."""
+
+
+class Stop:
+    """Ends the calls that were given it, at once and from any thread."""
+
+    def __init__(self) -> None:
+        self.future: Future[None] = Future()
+
+    def set(self) -> None:
+        with suppress(InvalidStateError):  # twice is once
+            self.future.set_result(None)
+
+    def is_set(self) -> bool:
+        return self.future.done()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleeps for so long unless stopped; whether it is stopped."""
+        wait([self.future], seconds)
+        return self.is_set()
+
+
+class Exchange:
+    """One call: its time, and the sockets it has opened.
+
+    Args:
+        seconds: for the whole of it.
+        rate: bytes a second that buy more time while they move; None for none.
+    """
+
+    def __init__(self, seconds: float, rate: float | None = None):
+        self.seconds, self.rate = seconds, rate
+        self._started, self._moved = time.monotonic(), 0
+        self._lock, self._ended, self._handles = threading.Lock(), False, list[socket.socket]()
+
+    def hold(self, opened: socket.socket) -> None:
+        """Takes note of a socket that was just connected; raises TimeoutError where the call has been ended."""
+        # TLS takes the socket itself away, so it is a second handle on the connection that is kept.
+        handle = opened.dup()
+        with self._lock:
+            if not self._ended:
+                self._handles.append(handle)
+                return
+        _close(handle)
+        raise TimeoutError
+
+    def moved(self, count: int) -> None:
+        """So many bytes were sent or received."""
+        self._moved += count
+
+    def remaining(self) -> float:
+        """Seconds that are left."""
+        earned = self._moved / self.rate if self.rate else 0.0
+        return self._started + self.seconds + earned - time.monotonic()
+
+    def end(self) -> None:
+        """Closes every connection, whatever waits on it."""
+        with self._lock:
+            self._ended, handles, self._handles = True, self._handles, []
+        for handle in handles:
+            _close(handle)
+
+
+def _close(handle: socket.socket) -> None:
+    with suppress(OSError):  # the other side was quicker
+        handle.shutdown(socket.SHUT_RDWR)
+    handle.close()
+
+
+_here = threading.local()
+
+
+def current() -> Exchange | None:
+    """The exchange that this thread runs."""
+    return getattr(_here, "exchange", None)
+
+
+def run(call: Callable[[], Answer], seconds: float, rate: float | None = None, stop: Stop | None = None) -> Answer:
+    """What `call` returns or raises.
+
+    Args:
+        call: run in a thread of its own, which is left behind where it does not end in time.
+        seconds, rate: as `Exchange`.
+        stop: ends the call early.
+
+    Raises:
+        TimeoutError: the time is over.
+        Stopped: `stop` was set.
+    """
+    exchange, outcome = Exchange(seconds, rate), Future()
+
+    def work() -> None:
+        _here.exchange = exchange
+        try:
+            answer = call()
+        except BaseException as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(answer)
+
+    # A daemon: a name server that hangs must not hold the end of the program up.
+    threading.Thread(target=work, name="desa-exchange", daemon=True).start()
+    try:
+        while not outcome.done():
+            if stop is not None and stop.is_set():
+                raise Stopped
+            left = exchange.remaining()
+            if left <= 0:
+                raise TimeoutError
+            wait([outcome] if stop is None else [outcome, stop.future], left, FIRST_COMPLETED)
+        return outcome.result()
+    finally:
+        exchange.end()
