@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
+from desa_ray.tracking.failures import answers
 from desa_ray.tracking.runs import Tracker
 
 
@@ -32,7 +33,8 @@ def look_at_tracking(uri: str) -> str:
 
 
 def _experiments(tracker: Tracker) -> str:
-    count = len(tracker.client.search_experiments(max_results=1000))
+    with answers(tracker.uri, "its experiments cannot be listed"):
+        count = len(tracker.client.search_experiments(max_results=1000))
     return f"{count} experiments"
 
 

@@ -2,18 +2,23 @@
 
 MLflow chooses run ids itself; what makes a run *this* run are its tags: a parent is found by its sweep, a child by
 sweep and cell. A child that ended well with the same records is left as it is; one that did not (its driver was killed,
-or the cell failed) is taken up again, so a resumed sweep has one child a cell.
+or the cell failed) is taken up again, so a resumed sweep has one child a cell. An answer that is lost on the way leaves
+a run that nobody knows of: before anything is sent again it is looked for, and what is left over of it removed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from desa_ray.tracking.entries import ATTEMPT, CELL, PARENT, RECORDS, SWEEP
-from desa_ray.tracking.runs import Tracker
+from desa_ray.tracking.failures import Nonsense
+from desa_ray.tracking.paging import paged
+from desa_ray.tracking.places import artifacts_of
+from desa_ray.tracking.runs import Tracker, sound_id
 
 BATCH = 90
 
@@ -26,11 +31,12 @@ class Delivery:
         experiment: name without the prefix `desa/`.
         sweep: hex digest of what the sweep is.
         attempt: this run of it.
+        repeats: some of it may have been sent before, without an answer.
     """
 
-    def __init__(self, tracker: Tracker, experiment: str, sweep: str, attempt: str):
+    def __init__(self, tracker: Tracker, experiment: str, sweep: str, attempt: str, *, repeats: bool = False):
         self.client: MlflowClient = tracker.client
-        self.sweep, self.attempt = sweep, attempt
+        self.uri, self.sweep, self.attempt, self.repeats = tracker.uri, sweep, attempt, repeats
         self.experiment_id = tracker.experiment(experiment)
         self.parent: str | None = None
 
@@ -47,7 +53,7 @@ class Delivery:
                 self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _begin(self, document: Mapping[str, Any], _: Path) -> str:
-        found = [run for run in self._search({SWEEP: self.sweep}) if PARENT not in run.data.tags]
+        found = self._parents()
         own = {**document["tags"], SWEEP: self.sweep, ATTEMPT: self.attempt}
         if found:
             self.parent = found[0].info.run_id
@@ -56,13 +62,12 @@ class Delivery:
             self.client.update_run(self.parent, status="RUNNING")
             known = found[0].data.params
         else:
-            run = self.client.create_run(
-                self.experiment_id, start_time=document["started_ms"], tags=own, run_name=document["name"]
-            )
-            self.parent, known = run.info.run_id, {}
+            self.parent, known = self._create(own, document["started_ms"], document["name"]), {}
         # Params cannot change: what another version of the platform said of the same sweep stands.
         fresh = {name: value for name, value in document["params"].items() if name not in known}
         self._log(self.parent, fresh, {}, {}, document["started_ms"])
+        self._confirm(self.parent, "RUNNING", document["params"], (), own)
+        self._remove_doubles(self.parent, {SWEEP: self.sweep}, parents=True)
         return self.parent
 
     def _cell(self, document: Mapping[str, Any], artifacts: Path) -> str:
@@ -73,6 +78,7 @@ class Delivery:
         known = self._search(identity)
         for run in known:
             if run.info.status == "FINISHED" and records in (None, run.data.tags.get(RECORDS)):
+                self._remove_doubles(run.info.run_id, identity)
                 return run.info.run_id
         own = {**identity, ATTEMPT: self.attempt}
         # Finished with other records: the code computes something else now, which is another run.
@@ -81,15 +87,14 @@ class Delivery:
             run_id = open_runs[0].info.run_id
             self.client.update_run(run_id, status="RUNNING")
         else:
-            run_id = self.client.create_run(
-                self.experiment_id, start_time=document["started_ms"], tags=own, run_name=document["name"]
-            ).info.run_id
+            run_id = self._create(own, document["started_ms"], document["name"])
         self._log(run_id, document["params"], document["metrics"], {**document["tags"], **own}, document["ended_ms"])
-        for name in document["artifacts"]:
-            self.client.log_artifact(run_id, str(artifacts / name))
+        self._upload(run_id, document, artifacts)
         if open_runs and document["status"] == "FINISHED" and "desa.error" in open_runs[0].data.tags:
             self.client.delete_tag(run_id, "desa.error")
         self.client.set_terminated(run_id, document["status"], end_time=document["ended_ms"])
+        self._confirm(run_id, document["status"], document["params"], document["metrics"], document["tags"] | own)
+        self._remove_doubles(run_id, identity)
         return run_id
 
     def _measured(self, document: Mapping[str, Any], _: Path) -> str:
@@ -102,30 +107,79 @@ class Delivery:
     def _end(self, document: Mapping[str, Any], artifacts: Path) -> str:
         parent = self._parent()
         self._log(parent, {}, document["metrics"], document["tags"], document["ended_ms"])
-        for name in document["artifacts"]:
-            self.client.log_artifact(parent, str(artifacts / name))
+        self._upload(parent, document, artifacts)
         self.client.set_terminated(parent, document["status"], end_time=document["ended_ms"])
+        self._confirm(parent, document["status"], (), document["metrics"], document["tags"])
+        self._remove_doubles(parent, {SWEEP: self.sweep}, parents=True)
         return parent
 
     def _parent(self) -> str:
         if self.parent is None:
-            found = [run for run in self._search({SWEEP: self.sweep}) if PARENT not in run.data.tags]
+            found = self._parents()
             # Removed by hand meanwhile, perhaps: the sweep gets a parent again rather than losing its cells.
-            run = found[0] if found else self.client.create_run(self.experiment_id, tags={SWEEP: self.sweep})
-            self.parent = run.info.run_id
+            self.parent = (
+                found[0].info.run_id if found else self._create({SWEEP: self.sweep, ATTEMPT: self.attempt}, None, None)
+            )
         return self.parent
+
+    def _create(self, own: Mapping[str, str], started_ms: int | None, name: str | None) -> str:
+        """A new run, which has its tags from the start: whoever repeats this without having seen an answer finds it."""
+        run = self.client.create_run(self.experiment_id, start_time=started_ms, tags=dict(own), run_name=name)
+        return sound_id(run.info.run_id)
+
+    def _upload(self, run_id: str, document: Mapping[str, Any], folder: Path) -> None:
+        if document["artifacts"]:
+            place = artifacts_of(self.client.get_run(run_id), self.uri)
+            for name in document["artifacts"]:
+                place.log_artifact(str(folder / name))
+
+    def _confirm(
+        self,
+        run_id: str,
+        status: str,
+        params: Collection[str],
+        metrics: Collection[str],
+        tags: Mapping[str, str],
+    ) -> None:
+        """The document leaves the disk now: a server that only says yes must not have it."""
+        run = self.client.get_run(run_id)
+        if run.info.run_id != run_id or run.info.status != status:
+            raise Nonsense(f"run {run_id} should be {status}, it tells of {run.info.run_id} that is {run.info.status}")
+        lacking = [name for name in params if name not in run.data.params]
+        lacking += [name for name in metrics if name not in run.data.metrics]
+        lacking += [name for name, value in tags.items() if run.data.tags.get(name) != value]
+        if lacking:
+            raise Nonsense(f"run {run_id} has no {lacking[0]} after it was logged")
+
+    def _remove_doubles(self, run_id: str, identity: Mapping[str, str], *, parents: bool = False) -> None:
+        """Runs that this attempt made for the same document and never filled, as their answer came too late or never.
+
+        They go to MLflow's trash.
+        """
+        if not self.repeats:
+            return
+        for run in self._search({**identity, ATTEMPT: self.attempt}):
+            other = run.info.run_id != run_id and (not parents or PARENT not in run.data.tags)
+            if other and not run.data.params and not run.data.metrics and run.info.status != "FINISHED":
+                try:
+                    self.client.delete_run(run.info.run_id)
+                except MlflowException as error:
+                    if error.get_http_status_code() != 403:
+                        raise
+                    self.client.set_terminated(run.info.run_id, "KILLED")  # this user may delete nothing
 
     def _search(self, identity: Mapping[str, str]) -> list[Run]:
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
-        found, token = [], None
-        while True:
-            page = self.client.search_runs(
-                [self.experiment_id], wanted, order_by=["attributes.start_time ASC"], page_token=token
-            )
-            found += page
-            token = page.token
-            if not token:
-                return found
+        oldest = ["attributes.start_time ASC"]
+        found = paged(
+            lambda token: self.client.search_runs([self.experiment_id], wanted, order_by=oldest, page_token=token)
+        )
+        # A server that knows no filters must not have another's run taken for this one.
+        own = [run for run in found if all(run.data.tags.get(name) == value for name, value in identity.items())]
+        return sorted(own, key=lambda run: not run.data.params)  # what is empty may be a double, to be removed
+
+    def _parents(self) -> list[Run]:
+        return [run for run in self._search({SWEEP: self.sweep}) if PARENT not in run.data.tags]
 
     def _log(
         self,

@@ -8,12 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mlflow.entities import Run
-from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
+from desa_ray.http_failures import one_line
+from desa_ray.tracking.failures import Nonsense, answers
 from desa_ray.tracking.last import last_uri
 from desa_ray.tracking.opening import open_client
+from desa_ray.tracking.paging import paged
+from desa_ray.tracking.places import artifacts_of
+from desa_ray.tracking.runs import sound_id
 
 PAGE = 500
 
@@ -38,20 +42,18 @@ def fetched(run_ids: Sequence[str], name: str, uri: str | None = None) -> Iterat
     uri = uri or default_uri()
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
         raise DesaError("there is no such tracking store", where=uri, mend="set DESA_HOME, or tracking.uri")
-    client = open_client(uri)
+    client = open_client(uri, otherwise="")
     with tempfile.TemporaryDirectory(prefix="desa-") as folder:
-        try:
-            owners = [owner for run_id in run_ids for owner in _owners(client, run_id, name)]
-            yield_files = []
-            for owner in dict.fromkeys(owners):
-                place = Path(folder) / owner
-                place.mkdir()
-                file = Path(client.download_artifacts(owner, name, str(place)))
-                _check_hash(client.get_run(owner), file)
-                yield_files.append((owner, file))
-        except (MlflowException, OSError) as error:
-            raise DesaError(f"cannot be fetched: {str(error).splitlines()[0]}", where=uri) from error
-        yield yield_files
+        files: list[tuple[str, Path]] = []
+        with answers(uri, "cannot be fetched"):
+            owners = [owner for run_id in run_ids for owner in _owners(client, uri, run_id, name)]
+            for owner in {run.info.run_id: run for run in owners}.values():
+                file = Path(folder) / sound_id(owner.info.run_id) / name
+                file.parent.mkdir()
+                artifacts_of(owner, uri)._download_file(name, str(file))
+                _check_hash(owner, file)
+                files.append((owner.info.run_id, file))
+        yield files
 
 
 def _check_hash(run: Run, file: Path) -> None:
@@ -64,26 +66,21 @@ def _check_hash(run: Run, file: Path) -> None:
         raise DesaError(what, where=f"run {run.info.run_id}", mend="run the cell again")
 
 
-def _owners(client: MlflowClient, run_id: str, name: str) -> list[str]:
+def _owners(client: MlflowClient, uri: str, run_id: str, name: str) -> list[Run]:
+    """The run if it has the artifact, else its finished children that have it."""
     run = client.get_run(run_id)
-    if _has(client, run_id, name):
-        return [run_id]
-    children = [child.info.run_id for child in _children(client, run)]
-    owners = [child for child in children if _has(client, child, name)]
+    if run.info.run_id != run_id:
+        raise Nonsense(f"asked for run {run_id}, it tells of {one_line(str(run.info.run_id))!r}")
+    if _has(run, uri, name):
+        return [run]
+    wanted = f"tags.`mlflow.parentRunId` = '{run_id}' and attributes.status = 'FINISHED'"
+    within = [run.info.experiment_id]
+    children = paged(lambda token: client.search_runs(within, wanted, max_results=PAGE, page_token=token))
+    owners = [child for child in children if _has(child, uri, name)]
     if not owners:
         raise DesaError(f"neither it nor its children have {name}", where=f"run {run_id}", mend="name a finished run")
     return owners
 
 
-def _children(client: MlflowClient, run: Run) -> Iterator[Run]:
-    wanted, token = f"tags.`mlflow.parentRunId` = '{run.info.run_id}' and attributes.status = 'FINISHED'", None
-    while True:
-        found = client.search_runs([run.info.experiment_id], wanted, max_results=PAGE, page_token=token)
-        yield from found
-        token = found.token
-        if not token:
-            return
-
-
-def _has(client: MlflowClient, run_id: str, name: str) -> bool:
-    return any(file.path == name for file in client.list_artifacts(run_id))
+def _has(run: Run, uri: str, name: str) -> bool:
+    return any(file.path == name and not file.is_dir for file in artifacts_of(run, uri).list_artifacts())

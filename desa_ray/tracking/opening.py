@@ -4,60 +4,48 @@ What can be known without MLflow is asked first: whether a server answers, wheth
 its server there, and whether a SQLite file is a whole, writable MLflow database.
 """
 
-import os
 import sqlite3
-import ssl
-import urllib.error
-import urllib.request
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
-from alembic.util import CommandError
-from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from sqlalchemy import create_engine
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
+from desa_ray.tracking import transport
+from desa_ray.tracking.failures import LATER, SERVER, disk_full, mend, told
 
-PROBE_TIMEOUT_S = 10  # of a server's first answer
+PROBE_TIMEOUT_S = 10  # of a database's first answer
 LOCK_TIMEOUT_S = 30.0  # for which another program may hold a SQLite file; MLflow's own writes take far less
 KNOWN = "sqlite:///PATH, http(s)://HOST:PORT, or a database such as postgresql://HOST/NAME"
 ELSEWHERE = "name another with tracking.uri, or use tracking.enabled=false"
-FAILURES = (MlflowException, SQLAlchemyError, sqlite3.Error, CommandError, ImportError, OSError)
 
 
-def open_client(uri: str) -> MlflowClient:
+def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
     """A client of the tracking store `uri`, which has answered once. A missing SQLite file is made by MLflow.
+
+    Args:
+        uri: its address.
+        otherwise: what a user can do where it cannot be had now.
 
     Raises:
         DesaError: no such store, not one of MLflow's, damaged, locked, not writable, or its driver is not installed.
     """
     try:
-        if uri.startswith(("http://", "https://")):
-            with suppress(urllib.error.HTTPError):  # somebody is there, if only to refuse (the scheme is checked)
-                urllib.request.urlopen(uri, timeout=PROBE_TIMEOUT_S, context=_trust(uri)).close()  # noqa: S310
+        if uri.startswith(SERVER):
+            transport.trust(uri)
         else:
             _check_database(uri)
         client = MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)
-    except FAILURES as error:
-        raise _refused(uri, _first_line(error), _mend(str(error), uri)) from error
+    except DesaError:
+        raise
+    except Exception as error:  # a server may answer anything, and MLflow's client then raise anything
+        raise _refused(uri, told(error, theirs=uri.startswith(SERVER)), mend(error, uri, otherwise)) from error
     return client
-
-
-def _trust(uri: str) -> ssl.SSLContext | None:
-    """The certificates that MLflow's own client trusts, by the same variables."""
-    if not uri.startswith("https://"):
-        return None
-    context = ssl.create_default_context(
-        cafile=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or os.environ.get("REQUESTS_CA_BUNDLE")
-    )
-    if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() == "true":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def artifact_folder(folder: Path) -> Path:
@@ -66,32 +54,13 @@ def artifact_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         what = f"cannot be made: {error.strerror or error}"
-        raise DesaError(what, where=str(folder), mend="MLflow keeps artifacts there: move what stands there") from error
+        todo = "free space on that disk" if disk_full(error) else "MLflow keeps artifacts there: move what stands there"
+        raise DesaError(what, where=str(folder), mend=todo) from error
     return folder
 
 
 def _refused(uri: str, what: str, mend: str) -> DesaError:
     return DesaError(f"no tracking store at {redacted(uri)}: {what}", where="tracking.uri", mend=mend)
-
-
-def _first_line(error: Exception) -> str:
-    """What a library said, on one line and without statements, addresses and passwords."""
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
-    original = getattr(reason, "orig", None) or reason
-    if isinstance(original, OSError) and original.strerror:
-        return original.strerror
-    lines = [line.strip() for line in str(original).splitlines() if line.strip()]
-    return redacted(lines[0] if lines else type(original).__name__)
-
-
-def _mend(message: str, uri: str) -> str:
-    if "out-of-date database schema" in message:
-        return f"another version of MLflow made it: back it up, then run `mlflow db upgrade {redacted(uri)}`"
-    if "Can't locate revision" in message:
-        return f"a newer version of MLflow made it; {ELSEWHERE}"
-    if "401" in message or "not authenticated" in message.lower():
-        return "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment"
-    return "start the server, mend the address, or use tracking.enabled=false"
 
 
 def _check_database(uri: str) -> None:
@@ -139,6 +108,8 @@ def _check_sqlite(uri: str, url: URL) -> None:
     if "locked" in verdict:
         what = f"another program holds it locked for more than {LOCK_TIMEOUT_S:g} s"
         raise _refused(uri, what, f"end that program; or {ELSEWHERE}")
+    if "full" in verdict:
+        raise _refused(uri, f"its disk is full: {verdict}", f"free space on the disk of {file}; or {ELSEWHERE}")
     if verdict in ("unable to open database file", "attempt to write a readonly database", "disk I/O error"):
         raise _refused(uri, f"{verdict}: it cannot be written", f"give the permission; or {ELSEWHERE}")
     if verdict != "ok":

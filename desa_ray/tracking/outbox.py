@@ -27,7 +27,7 @@ from mlflow.exceptions import MlflowException
 
 from desa_ray.errors import DesaError
 from desa_ray.tracking.delivery import Delivery
-from desa_ray.tracking.opening import FAILURES
+from desa_ray.tracking.failures import told
 from desa_ray.tracking.runs import Tracker, tracker_lock
 
 RETRY_S = 30.0
@@ -52,6 +52,7 @@ class Outbox:
         self.folder, self.target = folder, target
         self.number = 0
         self.delivery: Delivery | None = None
+        self.repeats = False  # whether something may have been sent before, without an answer
         self.refusals: dict[int, str] = {}
         self.trouble: str | None = None
         self.quiet_until = 0.0
@@ -126,16 +127,17 @@ class Outbox:
                 with tracker_lock(self.target.uri, Path(self.target.artifacts)):
                     if self.delivery is None:
                         target = self.target
-                        self.delivery = Delivery(connect(), target.experiment, target.sweep, target.attempt)
+                        names = target.experiment, target.sweep, target.attempt
+                        self.delivery = Delivery(connect(), *names, repeats=self.repeats)
                     sent[number] = self.delivery.send(document, self.folder / f"{number:05d}")
             except Exception as error:
                 # Whatever it is, the document is safe on disk; only a refusal of its content is final.
-                self.delivery = None
+                self.delivery, self.repeats = None, True
                 if _refused(error):
-                    self.refusals[number] = f"log of {document.get('name', document['kind'])}: {_first(error)}"
+                    self.refusals[number] = f"log of {document.get('name', document['kind'])}: {told(error)}"
                     self._set_aside(number, self.refusals[number])
                     continue
-                self.trouble = _first(error)
+                self.trouble = told(error)
                 self.quiet_until = time.monotonic() + RETRY_S
                 return sent
             self.trouble = None
@@ -197,7 +199,7 @@ def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
                 target = outbox.target
                 Delivery(connect(), target.experiment, target.sweep, target.attempt).kill()
         except Exception as error:  # as in `send`
-            outbox.trouble = _first(error)
+            outbox.trouble = told(error)
             return False
         outbox.say_ended()
     return True
@@ -227,7 +229,7 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
         yield None
         return
     outbox = Outbox(folder, Target(**fields))
-    outbox.lock = lock
+    outbox.lock, outbox.repeats = lock, True
     try:
         yield outbox
     finally:
@@ -271,9 +273,3 @@ def _refused(error: Exception) -> bool:
         return False
     status = error.get_http_status_code()
     return 400 <= status < 500 and status not in (401, 403, 404, 408, 409, 429)
-
-
-def _first(error: Exception) -> str:
-    """The error's first line; what no server or network says goes by its class, as it may be a fault of ours."""
-    lines = str(error).splitlines() or [""]
-    return lines[0] if isinstance(error, (DesaError, *FAILURES)) else f"{type(error).__name__}: {lines[0]}"

@@ -1,13 +1,15 @@
 """Which stored artifacts the runs of a tracking store refer to: the digests in their `key.` tags."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from mlflow.entities import ViewType
-from mlflow.exceptions import MlflowException
+from mlflow.entities import Run, ViewType
+from mlflow.tracking import MlflowClient
 
-from desa_ray.errors import DesaError
 from desa_ray.store.keys import DIGEST
-from desa_ray.tracking.runs import Tracker
+from desa_ray.tracking.failures import answers
+from desa_ray.tracking.paging import paged
+from desa_ray.tracking.runs import Tracker, sound_id
 
 TAG = "key."
 PAGE = 1000
@@ -27,30 +29,16 @@ def referred(uri: str, artifacts: Path) -> dict[str, dict[str, float]]:
     if path != uri and not Path(path).exists():
         return {}
     found: dict[str, dict[str, float]] = {}
-    client = Tracker(uri, artifacts).client
-    try:
-        for experiment in _experiments(client):
-            token = None
-            while True:
-                page = client.search_runs([experiment], "", ViewType.ACTIVE_ONLY, PAGE, page_token=token)
-                for run in page:
-                    for name, value in run.data.tags.items():
-                        if name.startswith(TAG) and DIGEST.fullmatch(value):
-                            found.setdefault(value, {})[run.info.run_id] = run.info.start_time / 1000
-                token = page.token
-                if not token:
-                    break
-    except MlflowException as error:
-        what = f"its runs cannot be read: {str(error).splitlines()[0]}"
-        raise DesaError(what, where=uri, mend="try again when the server answers") from error
+    client = Tracker(uri, artifacts, otherwise="").client
+    with answers(uri, "its runs cannot be read"):
+        for experiment in paged(lambda token: client.search_experiments(max_results=PAGE, page_token=token)):
+            for run in _runs(client, sound_id(experiment.experiment_id)):
+                for name, value in run.data.tags.items():
+                    if name.startswith(TAG) and DIGEST.fullmatch(value):
+                        found.setdefault(value, {})[sound_id(run.info.run_id)] = run.info.start_time / 1000
     return found
 
 
-def _experiments(client) -> list[str]:
-    ids, token = [], None
-    while True:
-        page = client.search_experiments(max_results=PAGE, page_token=token)
-        ids += [experiment.experiment_id for experiment in page]
-        token = page.token
-        if not token:
-            return ids
+def _runs(client: MlflowClient, experiment: str) -> Iterator[Run]:
+    only = ViewType.ACTIVE_ONLY
+    return paged(lambda token: client.search_runs([experiment], "", only, PAGE, page_token=token))

@@ -1,20 +1,23 @@
 """A connection to an MLflow tracking store, checked when made. Only the driver has one."""
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
-from mlflow.exceptions import MlflowException
 
 from desa_ray.errors import DesaError
+from desa_ray.http_failures import one_line
+from desa_ray.tracking.failures import LATER, Nonsense, answers
 from desa_ray.tracking.opening import artifact_folder, open_client
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are not news
 
 LOCK_TIMEOUT_S = 300.0
+ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}", re.ASCII)
 
 
 @contextmanager
@@ -31,31 +34,53 @@ def tracker_lock(uri: str, artifacts: Path) -> Iterator[None]:
         yield
 
 
+def sound_id(found: object) -> str:
+    """An id as MLflow gives them; raises Nonsense for anything else that a server answers."""
+    if isinstance(found, str) and ID.fullmatch(found):
+        return found
+    raise Nonsense(f"{one_line(str(found))!r} is no id")
+
+
 class Tracker:
     """A connection to one tracking store, checked when made."""
 
-    def __init__(self, uri: str, artifacts: Path):
+    def __init__(self, uri: str, artifacts: Path, otherwise: str = LATER):
         """Connect to `uri`; runs of a sqlite store keep their artifacts under the folder `artifacts`."""
-        self.uri, self.artifacts = uri, artifacts
+        self.uri, self.artifacts, self.otherwise = uri, artifacts, otherwise
         self.local = uri.startswith("sqlite:")
         if self.local:
             artifact_folder(artifacts)
-        self.client = open_client(uri)
+        self.client = open_client(uri, otherwise)
 
     def experiment(self, name: str) -> str:
-        """Id of the experiment `desa/<name>`, made if missing."""
+        """Id of the experiment `desa/<name>`, made if missing.
+
+        Raises:
+            DesaError: it was deleted, or the store does not answer as one.
+        """
         full = f"desa/{name}"
-        for _ in range(3):
-            found = self.client.get_experiment_by_name(full)
-            if found is not None and found.lifecycle_stage == "active":
-                return found.experiment_id
-            if found is not None:
-                break
-            try:
-                place = (self.artifacts / name).resolve().as_uri() if self.local else None
-                return self.client.create_experiment(full, artifact_location=place)
-            except MlflowException:  # somebody else made it in between
-                time.sleep(0.2)
-        raise DesaError(
-            f"experiment {full} can neither be found nor made", where="experiment", mend="undelete it in MLflow"
-        )
+        place = (self.artifacts / name).resolve().as_uri() if self.local else None
+        with answers(self.uri, f"experiment {full} can neither be found nor made", self.otherwise):
+            for wait_s in (0.2, 0.2, 0.0):
+                found = self._found(full)
+                if found is not None:
+                    return found
+                try:
+                    return sound_id(self.client.create_experiment(full, artifact_location=place))
+                except Exception:  # somebody else made it in between, or the answer was lost: it is looked for again
+                    if not wait_s:
+                        raise
+                    time.sleep(wait_s)
+        raise AssertionError
+
+    def _found(self, full: str) -> str | None:
+        found = self.client.get_experiment_by_name(full)
+        if found is None:
+            return None
+        if found.name != full:
+            raise Nonsense(f"asked for {full}, it tells of {one_line(str(found.name))!r}")
+        if found.lifecycle_stage != "active":
+            raise DesaError(
+                f"{full} is {one_line(found.lifecycle_stage)}", where="experiment", mend="undelete it in MLflow"
+            )
+        return sound_id(found.experiment_id)
