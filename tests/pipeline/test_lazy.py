@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-import desa_ray.experiment.build as graph_module
+import desa_ray.experiment.build as build_module
 import desa_ray.stages.prefix as prefixes_module
 from desa_ray.config import RunConfig, parse
 from desa_ray.errors import Problems
@@ -56,8 +56,9 @@ def assert_same(complete: pl.DataFrame, lazy: pl.DataFrame) -> None:
 @pytest.fixture
 def shallow(monkeypatch) -> None:
     """Prefixes so short that most queries need deeper ones, groups and ranges so small that there are many."""
-    monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
-    monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
+    monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
+    for module in (build_module, prefixes_module):
+        monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", 64)
     monkeypatch.setattr(prefixes_module, "BLOCK_QUERIES", 17)
     monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", 90)
@@ -92,8 +93,9 @@ def with_queries_as_documents(small_slice, tmp_path) -> Path:
 def test_documents_that_are_queries_are_left_out_of_prefixes_as_of_rankings(
     with_queries_as_documents, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
-    monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
+    monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
+    for module in (build_module, prefixes_module):
+        monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     common = [*dataset(with_queries_as_documents), "draws=1", "method=desa", "encoder=minilm_l3"]
     config = typed(*common, "evaluation.exclude_self=true")
     _, complete, _ = computed(config, tmp_path)
@@ -122,8 +124,9 @@ def test_another_kappa_k_or_shard_size_scores_nothing_again_that_was_scored(scif
 
 
 def test_prefixes_do_not_depend_on_groups_blocks_ranges_and_shards(scifact_slice, warm_home, tmp_path, monkeypatch):
-    monkeypatch.setattr(graph_module, "FIRST_DEPTH", 24)
-    monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20))
+    monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
+    for module in (build_module, prefixes_module):
+        monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     config = replace(typed(*dataset(scifact_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy")
     sizes = [(1 << 16, 512, 1 << 20, 64, 2.0), (50, 7, 33, 5, 0.0001)]
     contents = []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import desa_ray.experiment.build as graph_module
+import desa_ray.experiment.build as build_module
 from desa_ray.stages import prefix
 
 from .test_lazy import assert_same, computed, typed
@@ -24,8 +24,9 @@ def home(tmp_path_factory) -> Path:
 )
 def test_lazy_equals_complete_in_every_shared_column(collection, method, depth, shared, home, monkeypatch):
     if depth < 1000:
-        monkeypatch.setattr(graph_module, "FIRST_DEPTH", depth)
-        monkeypatch.setattr(graph_module, "CUTOFFS", (10, 20, 50))
+        monkeypatch.setattr(prefix, "FIRST_DEPTH", depth)
+        for module in (build_module, prefix):
+            monkeypatch.setattr(module, "CUTOFFS", (10, 20, 50))
     monkeypatch.setattr(prefix, "GROUP_DOCUMENTS", 1024)
     path = f"dataset.path={shared / 'data' / collection}"
     config = typed("dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}", "draws=1")
