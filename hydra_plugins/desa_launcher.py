@@ -30,7 +30,11 @@ class DesaLauncher(Launcher):
     """Composes every job's configuration and runs them as one sweep."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        from jobs.app import claim
+
         self.context, self.task_function, self.config = hydra_context, task_function, config
+        # Before the sweeper writes its notes there, so that they go again with a sweep that is refused.
+        claim(Path(str(config.hydra.sweep.dir)))
         # The sweeper composes every cell to check it and throws the result away; composing takes longer than fusing.
         loader: Any = hydra_context.config_loader
         compose, composed = loader.load_sweep_config, {}
@@ -52,11 +56,9 @@ class DesaLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
         from desa_ray.errors import DesaError, listed
-        from jobs.app import claim
         from jobs.sweep import SWEEPS
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
-        claim(sweep_folder)
         module = self.task_function.__module__
         if module not in SWEEPS:
             mend = "leave out -m, commas between values, and experiments that sweep"

@@ -20,7 +20,9 @@ from yaml import YAMLError
 from desa_ray.config import RunConfig
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError
-from jobs.composition import ordered, worded
+from jobs.composition import worded
+from jobs.config_folder import offered, read_folder
+from jobs.flags import check_flags, check_overrides, composing, parse_flags
 from jobs.help import help_text
 from jobs.settings import home
 
@@ -52,7 +54,11 @@ def hydra_app(
         return 0
     # Before Hydra, which writes the command line beside the results.
     refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)
-    sys.argv = [f"desa {verb}", *ordered(arguments)]
+    flags = parse_flags(arguments)
+    check_flags(verb, flags, config_name)
+    check_overrides(flags.overrides)
+    files = [] if flags.config_dir is None else read_folder(Path(flags.config_dir))
+    sys.argv = [f"desa {verb}", *composing(flags)]
     failures: list[BaseException] = []
 
     @wraps(task)
@@ -67,7 +73,7 @@ def hydra_app(
     # Hydra prints its own traceback and exits unless told otherwise; errors are ours to word.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     GlobalHydra.instance().clear()
-    with _tidied():
+    with _tidied(), offered(files):
         try:
             hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
             if failures:
@@ -96,6 +102,8 @@ def claim(folder: Path) -> None:
     Raises:
         DesaError: another process writes to it.
     """
+    if any(folder.absolute() == own for own, _ in _claims):
+        return
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / IN_USE).open("a")
     try:

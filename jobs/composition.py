@@ -3,17 +3,18 @@
 import re
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import yaml
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from desa_ray.config import names_of
-from desa_ray.errors import DesaError, choices, listed
+from desa_ray.errors import DesaError, choices
 
-VALUED = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--cfg", "-c", "--package", "-p")
+VALUED = (
+    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--cfg", "-c", "--package", "-p"),
+    "--experimental-rerun",
+)
 OUTPUT = "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be made"
 
 
@@ -22,21 +23,13 @@ def ordered(arguments: Sequence[str]) -> list[str]:
     flags, rest = [], []
     waiting = iter(arguments)
     for argument in waiting:
-        if argument in VALUED:
+        abbreviated = len(argument) > 2 and argument.startswith("--")
+        if argument in VALUED or (abbreviated and any(flag.startswith(argument) for flag in VALUED)):
             flags += [argument, *([value] if (value := next(waiting, None)) is not None else [])]
         else:
             (flags if argument.startswith("--config") else rest).append(argument)
     overrides = [argument for argument in rest if not argument.startswith("-")]
     return [*flags, *overrides, *(argument for argument in rest if argument.startswith("-"))]
-
-
-def config_folder(arguments: Sequence[str]) -> Path | None:
-    """The folder that --config-dir names."""
-    for place, argument in enumerate(arguments, 1):
-        flag, equals, value = argument.partition("=")
-        if flag in ("--config-dir", "-cd") and (equals or place < len(arguments)):
-            return Path(value if equals else arguments[place])
-    return None
 
 
 def worded(error: Exception, verb: str, arguments: Sequence[str], kind: Any, further: Sequence[str]) -> DesaError:
@@ -50,8 +43,6 @@ def worded(error: Exception, verb: str, arguments: Sequence[str], kind: Any, fur
         return _unparsed(error, arguments)
     if isinstance(error, MissingConfigException):
         return _missing_choice(error)
-    if broken := _broken_file(config_folder(arguments)):
-        return broken
     if isinstance(error, OSError):
         return DesaError(f"cannot be made: {error.strerror or error}", where=str(error.filename or ""), mend=OUTPUT)
     message = str(error)
@@ -124,32 +115,3 @@ def _wrong_key(message: str, key: str, arguments: Sequence[str], kind: Any, furt
         known, name = top, place[0]
     mend = choices(name, known, 50) if known else "`desa run --cfg job` prints all settings"
     return DesaError("no such setting", where=key, mend=mend)
-
-
-def _broken_file(folder: Path | None) -> DesaError | None:
-    """What is wrong with a YAML file of the user's own, where there is something."""
-    if folder is None:
-        return None
-    if not folder.is_dir():
-        return DesaError(
-            "no such folder", where=f"--config-dir {folder}", mend="name the folder that holds method/ ..."
-        )
-    for file in sorted(folder.rglob("*.yaml")):
-        try:
-            found = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except UnicodeDecodeError as error:
-            return DesaError(f"not UTF-8: byte {error.object[error.start]:#04x}", where=str(file), mend="save as UTF-8")
-        except OSError as error:
-            return DesaError(f"cannot be read: {error.strerror}", where=str(file), mend="mend or remove it")
-        except yaml.MarkedYAMLError as error:
-            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-            what = " ".join(filter(None, (error.context, error.problem)))
-            return DesaError(f"not YAML: {what}", where=f"{file}{line}", mend="mend that line")
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            return DesaError(f"not YAML: {' '.join(str(error).split())[:200]}", where=str(file), mend="mend the file")
-        if found is not None and not isinstance(found, dict):
-            what = f"holds a {type(found).__name__}, not names with values"
-            return DesaError(what, where=str(file), mend="write NAME: VALUE lines")
-        if odd := [key for key in found or {} if not isinstance(key, str)]:
-            return DesaError(f"names that are no text: {listed(odd)}", where=str(file), mend="quote them")
-    return None

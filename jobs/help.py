@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from jobs.composition import config_folder
+from desa_ray.path_names import why_not
+from jobs.config_folder import KNOWN
+from jobs.flags import config_folder
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "run": (
@@ -92,7 +94,7 @@ def _choices(verb: str, own: Path | None) -> list[str]:
     conf = Path(str(resources.files("desa_ray.conf")))
     groups = {folder.name: _names(folder) for folder in sorted(conf.iterdir()) if _names(folder)}
     if own is not None and own.is_dir():
-        for folder in sorted(own.iterdir()):
+        for folder in (own / group for group in KNOWN):
             groups[folder.name] = sorted({*groups.get(folder.name, []), *_names(folder)})
     special = {name for names in GROUPS.values() for name in names}
     if verb == "report":
@@ -109,4 +111,5 @@ def _choices(verb: str, own: Path | None) -> list[str]:
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(file.stem for file in folder.glob("*.yaml")) if folder.is_dir() else []
+    names = [file.stem for file in folder.glob("*.yaml")] if folder.is_dir() else []
+    return sorted(name for name in names if why_not(name) is None)

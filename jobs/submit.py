@@ -7,7 +7,6 @@ disks and must be absolute. Ctrl-C detaches: the job goes on, and `desa submit s
 
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -27,6 +26,7 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.build import setting_problems
 from jobs.app import hydra_app
 from jobs.arrival import VARIABLE, expectation
+from jobs.config_folder import read_folder
 from jobs.console import note
 from jobs.settings import PATHS, order_of
 
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
             raise DesaError("does not travel to the cluster", where=f"--{name.replace('_', '-')}", mend="drop it")
     options = [
         *(["--multirun"] if flags.multirun else []),
-        *(["--config-dir", flags.config_dir] if flags.config_dir else []),
+        *(["--config-dir", flags.config_dir] if flags.config_dir is not None else []),
     ]
     _composed.settings.clear()
     with tempfile.TemporaryDirectory(prefix="desa-submit-") as scratch:
@@ -188,9 +188,9 @@ def _environment(settings: SubmitConfig) -> dict[str, str]:
 
 
 def _copy_configuration(folder: Path, target: Path) -> None:
-    """The YAML files of a configuration folder and nothing else that lies there."""
-
-    def others(place: str, names: list[str]) -> set[str]:
-        return {name for name in names if not name.endswith(".yaml") and not (Path(place) / name).is_dir()}
-
-    shutil.copytree(folder, target, ignore=others)
+    """The YAML files of a configuration folder as they were checked, and nothing else that lies there."""
+    target.mkdir()
+    for file in read_folder(folder):
+        path = target / file.group / f"{file.name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(file.data)

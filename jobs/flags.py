@@ -1,0 +1,130 @@
+"""A command line as Hydra's own parser reads it, and what of it a verb does not take.
+
+Flags may be abbreviated, joined with `=`, or stand anywhere; only the parser that is asked later knows what they mean.
+Values typed on a command line are the user's own, but they end in records, tags and manifests: nothing in them is
+computed, least of all from the environment, which the shell can do where it is seen.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.utils import get_args_parser
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
+from hydra.errors import HydraException
+
+from desa_ray.errors import DesaError, Problems
+from desa_ray.lines import shown
+from jobs.composition import ordered
+
+SUBMITTED = "submitted"  # what a submitted run composes where it arrives
+OWN_FOLDER = "put GROUP/NAME.yaml files into a folder, and name it with --config-dir"
+_REFERENCE = re.compile(r"\$\{[A-Za-z_.][\w.\[\]]*\}", re.ASCII)
+# Output folders are named by the time, the sweep's own numbers, and where the user's outputs go.
+_FOLDERS = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|oc\.env:\s*DESA_OUTPUTS\s*(,[^${}]*)?)\}", re.ASCII)
+
+
+def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
+    """The flags and overrides; exits with code 2 and a usage line where Hydra's parser would."""
+    return get_args_parser().parse_args(ordered(arguments))
+
+
+def config_folder(arguments: Sequence[str]) -> Path | None:
+    """The folder that --config-dir names, if the command line can be read at all."""
+    parser = get_args_parser()
+    parser.exit_on_error = False
+    try:
+        found = parser.parse_known_args(ordered(arguments))[0].config_dir
+    except (argparse.ArgumentError, SystemExit):
+        return None
+    return None if found is None else Path(found)
+
+
+def composing(flags: argparse.Namespace) -> list[str]:
+    """The command line for Hydra: everything but the folder of own files, which it gets from memory."""
+    named = [(name, getattr(flags, name.replace("-", "_"))) for name in ("config-name", "cfg", "package", "info")]
+    switches = ("resolve", "run", "multirun", "shell-completion", "hydra-help")
+    return [
+        *(text for name, value in named if value is not None for text in (f"--{name}", value)),
+        *(f"--{name}" for name in switches if getattr(flags, name.replace("-", "_"))),
+        *flags.overrides,
+    ]
+
+
+def check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
+    """Refuse flags by which files are composed, or objects loaded, that nothing has checked."""
+    if flags.config_dir == "":
+        raise DesaError("no such folder", where="--config-dir ''", mend="name the folder that holds method/ ...")
+    if flags.config_path is not None:
+        raise DesaError("replaces the platform's own configuration", where="--config-path", mend=OWN_FOLDER)
+    if flags.experimental_rerun is not None:
+        mend = f"give the overrides again: desa {verb} KEY=VALUE"
+        raise DesaError("loads objects from a file", where="--experimental-rerun", mend=mend)
+    known = [config_name, *([SUBMITTED] if config_name == "config" else [])]
+    if flags.config_name not in (None, *known):
+        raise DesaError(f"desa {verb} does not compose it", where=f"--config-name {flags.config_name}", mend=OWN_FOLDER)
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Refuse overrides that would be computed, or that bring unchecked files.
+
+    Raises:
+        Problems: each of them, and how to write it instead. What Hydra cannot parse is left for it to say.
+    """
+    problems = []
+    for text in overrides:
+        try:
+            override = OverridesParser.create().parse_override(text)
+        except HydraException:
+            continue
+        problems += _problems(text, override)
+    if problems:
+        raise Problems(problems)
+
+
+def _problems(text: str, override: Override) -> Iterator[DesaError]:
+    name = override.key_or_group
+    if name == "hydra.searchpath" or name.startswith("hydra.searchpath."):
+        yield DesaError("adds files that nothing has checked", where=name, mend=OWN_FOLDER)
+    if override.package is not None:
+        mend = f"leave out @{override.package}"
+        yield DesaError(
+            "would put a choice in another place than its own", where=f"{name}@{override.package}", mend=mend
+        )
+    values = [text, *_texts(override.value())]
+    if any(map(_computed, map(_without_folders, values) if name.startswith("hydra.") else values)):
+        mend = f'write the value; the shell can fill in a variable: {name}="$VARIABLE"'
+        yield DesaError(f"{shown(text)} would be computed, and end in records and logs", where=name, mend=mend)
+
+
+def _without_folders(text: str) -> str:
+    return _FOLDERS.sub("", text)
+
+
+def _computed(text: str) -> bool:
+    """Whether `text` holds more than plain references to settings."""
+    return "${" in _REFERENCE.sub("", text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text within a parsed value, as Hydra's grammar unescaped it."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, QuotedString):
+        yield value.text
+    elif isinstance(value, dict):
+        yield from _each([*value.keys(), *value.values()])
+    elif isinstance(value, list):
+        yield from _each(value)
+    elif isinstance(value, ChoiceSweep):
+        yield from _each(value.list)
+    elif isinstance(value, Glob):
+        yield from _each([*value.include, *value.exclude])
+
+
+def _each(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        yield from _texts(value)
