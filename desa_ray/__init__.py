@@ -5,7 +5,7 @@ with the `desa` command.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
@@ -44,7 +44,7 @@ class Fused:
 
 
 def fuse(
-    channels: Sequence[Sequence[str]],
+    channels: Sequence[Sequence[str] | Mapping[str, float]],
     *,
     weights: Sequence[int | str | float | Fraction] | None = None,
     kappa: int | str | float | Fraction = 60,
@@ -57,7 +57,8 @@ def fuse(
     soon as no unread item could change the ordered top k.
 
     Args:
-        channels: lists of document ids, best first; an empty one is fine.
+        channels: lists of document ids, best first, or dicts from ids to scores, which are ordered by score descending,
+            ties by id; an empty one is fine. What has no order of its own (a set, a dict's keys) is refused.
         weights: one a channel, exact: ints, Fractions or strings such as "1/4" (a float counts as its shortest decimal
             form); 1 each where left out. A channel of weight 0 counts as absent: its depth is 0, and documents that
             only it holds do not occur.
@@ -66,12 +67,15 @@ def fuse(
 
     Raises:
         DesaError: no channel or none of positive weight, a number out of range, an id twice in one channel, an id that
-            is no string or has no UTF-8 form.
+            is no string or has no UTF-8 form, a channel without an order, a score that is no finite number.
     """
     from desa_ray.core.fusion.depth import replay
     from desa_ray.core.fusion.rrf import exact_score, rank_matrix
     from desa_ray.core.identifiers import numbered, rational
 
+    if isinstance(channels, str | bytes | Mapping | Set | Iterator):
+        what = f"channels in a {type(channels).__name__} have no order"
+        raise DesaError(what, where="channels", mend="give a list of channels")
     channels = list(channels)
     exact = [rational(weight, "weight") for weight in ([1] * len(channels) if weights is None else weights)]
     if len(exact) != len(channels):

@@ -91,6 +91,77 @@ def test_bad_input_is_refused_in_one_printable_line(channels, options, message):
     assert "\n" not in str(refused.value)
 
 
+def test_a_dict_is_ordered_by_score_and_ties_by_id():
+    scores = {"c": 1.0, "a": 0.5, "d": 7, "b": Fraction(1, 2), "e": -3, "f": np.float32(2)}
+    expected = ["d", "f", "c", "a", "b", "e"]
+    assert list(desa_ray.fuse([scores]).documents) == expected
+    assert list(desa_ray.fuse([dict(reversed(scores.items()))]).documents) == expected
+    mixed = desa_ray.fuse([scores, ["e", "d"]], k=3)
+    assert mixed == desa_ray.fuse([expected, ["e", "d"]], k=3)
+    assert list(desa_ray.fuse([{"a": 1, "B": 1, "é": 1, "Z": 1.0}]).documents) == ["B", "Z", "a", "é"]
+    near = {"a": 2**53, "b": 2.0**53 + 2, "c": 2**53 + 1}  # compared exactly, not as floats
+    assert list(desa_ray.fuse([near]).documents) == ["b", "c", "a"]
+    assert desa_ray.fuse([{}, ["a"]]).documents == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("channel", "what"),
+    [
+        ({"a", "b"}, "a set has no order"),
+        (frozenset("ab"), "a frozenset has no order"),
+        ({"a": 1, "b": 2}.keys(), "a dict_keys has no order"),
+        ({"a": 1, "b": 2}.items(), "a dict_items has no order"),
+        ({"a": "b"}.values(), "a dict_values has no order"),
+        ((name for name in "ab"), "a generator is no list"),
+        (iter(["a"]), "a list_iterator is no list"),
+        (map(str, [1]), "a map is no list"),
+        ("ab", "'ab' is no list"),
+        (b"ab", "b'ab' is no list"),
+        (None, "a NoneType is no list"),
+        (7, "a int is no list"),
+        ([("a", 1.0)], "is not a string (give pairs of ids and scores as a dict)"),
+        ([["a", 1.0]], "is not a string"),
+        ({"a": float("nan"), "b": 1}, "score nan of document 'a' is not a finite number"),
+        ({"a": float("inf")}, "score inf of document 'a'"),
+        ({"a": np.float64("nan")}, "of document 'a' is not a finite number"),
+        ({"a": "1"}, "score '1' of document 'a'"),
+        ({"a": True}, "score True of document 'a'"),
+        ({"a": None}, "score None of document 'a'"),
+        ({1: 1.0}, "document id 1 is not a string"),
+        ({"\ud800": 1.0}, "holds a lone surrogate"),
+    ],
+)
+def test_channels_without_an_order_or_a_score_are_refused(channel, what):
+    for channels in ([channel], [["x"], channel]):
+        with pytest.raises(DesaError) as refused:
+            desa_ray.fuse(channels)
+        assert refused.value.where == f"channel {len(channels) - 1}"
+        assert what in str(refused.value)
+        if not isinstance(channel, list | str | bytes | dict):
+            assert "give a list" in refused.value.mend
+
+
+@pytest.mark.parametrize("channels", [{"bm25": ["a"]}, {("a", "b")}, "ab", (own for own in [["a"]])])
+def test_channels_themselves_must_have_an_order(channels):
+    with pytest.raises(DesaError, match=r"channels: .* have no order") as refused:
+        desa_ray.fuse(channels)
+    assert refused.value.mend == "give a list of channels"
+
+
+def test_a_thousand_channels_are_fused_exactly():
+    rng = np.random.default_rng(1)
+    names = [f"d{n}" for n in range(60)]
+    channels = [[names[n] for n in rng.permutation(60)[: rng.integers(0, 30)]] for _ in range(1000)]
+    result = desa_ray.fuse(channels, k=5)
+    scores = {name: Fraction(0) for name in names}
+    for channel in channels:
+        for rank, name in enumerate(channel, 1):
+            scores[name] += Fraction(1, 60 + rank)
+    assert list(result.documents) == sorted(names, key=lambda name: (-scores[name], name))[:5]
+    assert result.scores[0] == max(scores.values())
+    assert len(result.depths) == 1000
+
+
 def test_importing_the_package_stays_light():
     program = (
         "import sys, desa_ray; print([m for m in ('numba', 'numpy', 'polars', 'ray', 'mlflow') if m in sys.modules])"

@@ -3,9 +3,13 @@
 Numbers follow the order of the ids' UTF-8 bytes, so that "ties by identifier" is an integer comparison.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,33 +35,69 @@ def rational(value: object, name: str) -> Fraction:
         raise DesaError(f"{name} {value!r} is not a number", mend='use one like 60 or "1/4"') from None
 
 
+def ordered(channel: object, name: str) -> list[str]:
+    """A channel's document ids, best first; of a dict from ids to scores by score descending, ties by id.
+
+    Raises:
+        DesaError: what has no order of its own (sets, views of a dict), gives its items once (generators), or is one
+            text; an id that is no string, has no UTF-8 form, or stands there twice; a score that is no finite number.
+    """
+    if isinstance(channel, Mapping):
+        return _by_score(channel, name)
+    if isinstance(channel, str | bytes | bytearray):
+        raise DesaError(f"{channel[:40]!r} is no list of document ids", where=name, mend="give a list of ids")
+    if isinstance(channel, Set | KeysView | ItemsView | ValuesView):
+        what = f"a {type(channel).__name__} has no order"
+        raise DesaError(what, where=name, mend="give a list, best first, or a dict from ids to scores")
+    if isinstance(channel, Iterator) or not isinstance(channel, Iterable):
+        what = f"a {type(channel).__name__} is no list of document ids"
+        raise DesaError(what, where=name, mend="give a list, best first, or a dict from ids to scores")
+    documents = list(channel)
+    seen: set[str] = set()
+    for document in documents:
+        _check_id(document, name)
+        if document in seen:
+            raise DesaError(f"document {document[:80]!r} stands there twice", where=name, mend="keep its best place")
+        seen.add(document)
+    return documents
+
+
+def _check_id(document: object, name: str) -> None:
+    if not isinstance(document, str):
+        scored = isinstance(document, tuple | list) and len(document) == 2
+        mend = "give pairs of ids and scores as a dict" if scored else "write ids as strings"
+        raise DesaError(f"document id {repr(document)[:80]} is not a string", where=name, mend=mend)
+    try:
+        document.encode()
+    except UnicodeEncodeError:
+        raise DesaError(f"document id {document[:80]!r} holds a lone surrogate", where=name) from None
+
+
+def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
+    for document, score in scores.items():
+        _check_id(document, name)
+        number = isinstance(score, Real | Decimal) and not isinstance(score, bool | np.bool_)
+        if not number or not math.isfinite(score):
+            what = f"score {repr(score)[:80]} of document {document[:80]!r} is not a finite number"
+            raise DesaError(what, where=name, mend="give each document a finite score, the best the highest")
+    by_id = sorted(scores)
+    return sorted(by_id, key=scores.__getitem__, reverse=True)  # stable: equal scores stay in the order of the ids
+
+
 def numbered(
-    channels: Sequence[Sequence[str]], names: Sequence[str] | None = None
+    channels: Sequence[Sequence[str] | Mapping[str, float]], names: Sequence[str] | None = None
 ) -> tuple[list[str], list[NDArray[np.int32]]]:
     """The ids of all channels in UTF-8 order, and every channel as int32 document numbers.
 
     Args:
-        channels: lists of ids, best first.
+        channels: lists of ids, best first, or dicts from ids to scores.
         names: what to call the channels in errors; `channel 0`, ... where left out.
 
     Raises:
-        DesaError: an id that is no string, has no UTF-8 form, or stands twice in one channel.
+        DesaError: as `ordered`.
     """
     names = names or [f"channel {number}" for number in range(len(channels))]
-    for name, channel in zip(names, channels, strict=True):
-        if isinstance(channel, str | bytes):
-            raise DesaError(f"{channel[:40]!r} is no list of document ids", where=name)
-        seen: set[str] = set()
-        for document in channel:
-            if not isinstance(document, str):
-                raise DesaError(f"document id {document!r} is not a string", where=name)
-            if document in seen:
-                raise DesaError(f"document {document[:80]!r} stands there twice", where=name)
-            try:
-                document.encode()
-            except UnicodeEncodeError:
-                raise DesaError(f"document id {document[:80]!r} holds a lone surrogate", where=name) from None
-            seen.add(document)
-    ids = sorted(set().union(*channels))  # Python orders strings by code point, which is the order of UTF-8 bytes
+    lists = [ordered(channel, name) for name, channel in zip(names, channels, strict=True)]
+    ids = sorted(set().union(*lists))  # Python orders strings by code point, which is the order of UTF-8 bytes
     number = {document: n for n, document in enumerate(ids)}
-    return ids, [np.array([number[document] for document in channel], np.int32) for channel in channels]
+    return ids, [np.array([number[document] for document in documents], np.int32) for documents in lists]

@@ -5,6 +5,7 @@ bisects over the step, as S12 of method.md section 6 allows, with the rules S7-S
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -39,11 +40,15 @@ def certified_state(
     """Items read of each channel at the first step that certifies `topk`, the first K >= 1 of the complete order."""
     ranks = [{document: rank for rank, document in enumerate(channel.tolist(), 1)} for channel in channels]
     candidates, union = topk.tolist(), set().union(*ranks)
-    states = _reading(tuple(map(len, channels)), weights, kappa)
+    reading = _reading(tuple(map(len, channels)), weights, kappa)
+
+    def state(step: int) -> list[int]:
+        times = Counter(reading[:step])
+        return [times[c] for c in range(len(channels))]
 
     def certified(step: int) -> bool:
-        seen = states[step]
-        if step == len(states) - 1:
+        seen = state(step)
+        if step == len(reading):
             return True
         unread = [
             unread_bound(weight, kappa, count) if count < len(channel) else Fraction(0)
@@ -69,16 +74,14 @@ def certified_state(
             and all(precedes(last, other) for other in union - set(candidates))
         )
 
-    return list(states[bisect_left(range(len(states)), True, key=certified)])
+    return state(bisect_left(range(len(reading) + 1), True, key=certified))
 
 
-def _reading(lengths: tuple[int, ...], weights: Sequence[Fraction], kappa: Fraction) -> list[tuple[int, ...]]:
-    """Items read of each channel before the first read and after every one (S5, S6)."""
-    seen = [0] * len(lengths)
-    states = [tuple(seen)]
-    for _ in range(sum(lengths)):
-        open_channels = [c for c, length in enumerate(lengths) if seen[c] < length]
-        largest = max(open_channels, key=lambda c: (unread_bound(weights[c], kappa, seen[c]), -c))
-        seen[largest] += 1
-        states.append(tuple(seen))
-    return states
+def _reading(lengths: tuple[int, ...], weights: Sequence[Fraction], kappa: Fraction) -> list[int]:
+    """The channel of every read, in order (S5, S6).
+
+    The bounds of a channel fall with every read of it, so always reading the largest is reading in the order of the
+    bounds, ties to the first channel.
+    """
+    reads = [(-unread_bound(weights[c], kappa, read), c) for c, length in enumerate(lengths) for read in range(length)]
+    return [c for _, c in sorted(reads)]
