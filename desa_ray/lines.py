@@ -5,13 +5,17 @@ them together, one line for each kind in each file.
 """
 
 import json
+import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from desa_ray.errors import DesaError, Problems, listed
 
-MAX_LINE_BYTES = 64 << 20
+MAX_LINE_BYTES = 1 << 20  # of an identifier's line: two ids of the greatest length and some numbers
+MAX_JSON_BYTES = 256 << 20  # a document of 50 MB, which escapes like \u0431 may treble, and its neighbours
+TOLD = 10  # further lines that a finding names
+CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")  # C0, DEL and C1
 BOM = b"\xef\xbb\xbf"
 
 
@@ -19,6 +23,18 @@ def shown(text: str, limit: int = 80) -> str:
     """A quoted, printable, bounded form of any string (lone surrogates and control characters are escaped)."""
     quoted = repr(text[:limit])
     return quoted if len(text) <= limit else f"{quoted}…"
+
+
+def shown_value(value: object, limit: int = 80) -> str:
+    """A value out of JSON, as it stands there: 0 and not '0', a text in quotes; printable and bounded."""
+    if isinstance(value, str):
+        return shown(value, limit)
+    return shown(json.dumps(value, default=repr), limit)[1:].removesuffix("…").removesuffix("'")
+
+
+def has_control(text: str) -> bool:
+    """True for a string with a control character, which ends it early in C or breaks a line of a file."""
+    return CONTROL.search(text) is not None
 
 
 def has_lone_surrogate(text: str) -> bool:
@@ -36,12 +52,16 @@ class Findings:
     """What is wrong with an input, collected while reading."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[str, str], tuple[str, list[int]]] = {}
+        self._lines: dict[tuple[str, str], tuple[str, str, array[int]]] = {}
         self._others: list[DesaError] = []
 
-    def line(self, file: str, number: int, kind: str, detail: str = "") -> None:
-        """Notes one bad line (numbered from 1); of equal kinds in one file, the first detail is told."""
-        self._lines.setdefault((file, kind), (detail, []))[1].append(number)
+    def __bool__(self) -> bool:
+        """Whether something is wrong."""
+        return bool(self._lines or self._others)
+
+    def line(self, file: str, number: int, kind: str, detail: str = "", *, mend: str = "") -> None:
+        """Notes one bad line (numbered from 1); of equal kinds in one file, the first detail and mend are told."""
+        self._lines.setdefault((file, kind), (detail, mend, array("q")))[2].append(number)
 
     def items(self, where: str, what: str, items: Sequence[str], *, mend: str = "") -> None:
         """Notes bad ids, where there are any: tells how many and names the first ten."""
@@ -60,27 +80,16 @@ class Findings:
             raise Problems(problems)
 
 
-def _line_error(file: str, kind: str, detail: str, numbers: list[int]) -> DesaError:
-    first, *others = numbers
-    also = f"; {len(numbers)} such lines, also {listed(others)}" if others else ""
-    return DesaError((f"{kind}: {detail}" if detail else kind) + also, where=f"{file}:{first}")
+def _line_error(file: str, kind: str, detail: str, mend: str, numbers: "array[int]") -> DesaError:
+    also = f"; {len(numbers)} such lines, also {', '.join(map(str, numbers[1 : TOLD + 1]))}" if numbers[1:] else ""
+    also += f" and {len(numbers) - TOLD - 1} more" if len(numbers) > TOLD + 1 else ""
+    what = (f"{kind}: {detail}" if detail else kind) + also
+    return DesaError(what, where=f"{file}:{numbers[0]}", mend=mend)
 
 
-def file_blocks(file: Path) -> Iterator[bytes]:
-    """The bytes of a plain file, in blocks of at most 1 MiB.
-
-    Raises:
-        DesaError: the file cannot be read.
-    """
-    try:
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                yield block
-    except OSError as error:
-        raise DesaError(f"cannot be read: {error.strerror or error}", where=str(file)) from error
-
-
-def numbered_lines(blocks: Iterable[bytes], file: str, findings: Findings) -> Iterator[tuple[int, str]]:
+def numbered_lines(
+    blocks: Iterable[bytes], file: str, findings: Findings, longest: int | None = None
+) -> Iterator[tuple[int, str]]:
     """(number from 1, text without its line end) of every line that is not blank.
 
     A byte order mark and CRLF are tolerated; only a line feed ends a line (never U+2028, as `str.splitlines` would).
@@ -88,8 +97,9 @@ def numbered_lines(blocks: Iterable[bytes], file: str, findings: Findings) -> It
     Args:
         blocks: the file's bytes in pieces of any size.
         file: its name in findings.
+        longest: bytes of the longest line that can be meant, `MAX_LINE_BYTES` where left out.
     """
-    for number, line in enumerate(_split(blocks, file), start=1):
+    for number, line in enumerate(_split(blocks, file, longest or MAX_LINE_BYTES), start=1):
         data = line.removeprefix(BOM) if number == 1 else line
         try:
             text = data.decode().removesuffix("\r")
@@ -100,22 +110,33 @@ def numbered_lines(blocks: Iterable[bytes], file: str, findings: Findings) -> It
             yield number, text
 
 
-def _split(blocks: Iterable[bytes], file: str) -> Iterator[bytes]:
-    carry = bytearray()
+def _split(blocks: Iterable[bytes], file: str, longest: int) -> Iterator[bytes]:
+    pieces: list[bytes] = []  # of the line that has not ended yet
+    held, number = 0, 1
     for block in blocks:
         *complete, rest = block.split(b"\n")
         for line in complete:
-            yield bytes(carry) + line if carry else line
-            carry.clear()
-        carry += rest
-        if len(carry) > MAX_LINE_BYTES:
-            raise DesaError(f"a line is longer than {MAX_LINE_BYTES >> 20} MiB", where=file, mend="is this JSON lines?")
-    yield bytes(carry)
+            if held + len(line) > longest:
+                raise _too_long(file, number, longest)
+            yield b"".join([*pieces, line]) if pieces else line
+            pieces.clear()
+            held = 0
+            number += 1
+        pieces += [rest] if rest else []
+        held += len(rest)
+        if held > longest:
+            raise _too_long(file, number, longest)
+    yield b"".join(pieces)
+
+
+def _too_long(file: str, number: int, longest: int) -> DesaError:
+    size = f"{longest >> 20} MiB" if longest >> 20 else f"{longest} bytes"
+    return DesaError(f"a line is longer than {size}", where=f"{file}:{number}", mend="is this file of lines at all?")
 
 
 def json_rows(blocks: Iterable[bytes], file: str, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, object) of every line; a line that is no JSON object becomes a finding."""
-    for number, line in numbered_lines(blocks, file, findings):
+    for number, line in numbered_lines(blocks, file, findings, MAX_JSON_BYTES):
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     if not 1 <= arguments.resamples <= MAX_RESAMPLES or arguments.seed < 0:
         raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
     parse_measures(arguments.measures)
-    runs = dict(zip(run_names(arguments.runs), (read_run(path) for path in arguments.runs), strict=True))
+    runs = dict(zip(run_names(arguments.runs), (read_run(path, note) for path in arguments.runs), strict=True))
     qrels = read_qrels(arguments.qrels)
     check_grades(arguments.measures, qrels, str(arguments.qrels))
     values = run_values(runs, qrels, arguments.measures)

@@ -14,6 +14,7 @@ from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.identifiers import numbered, rational
 from desa_ray.data.trec import read_run, write_run
 from desa_ray.errors import DesaError
+from jobs.console import note
 
 Run = Mapping[str, Sequence[str]]
 
@@ -24,7 +25,7 @@ def main(argv: list[str]) -> int:
     if arguments.k < 0 or arguments.depth < 1:
         raise DesaError("--k must be at least 0 and --depth at least 1")
     names = run_names(arguments.runs)
-    runs = [read_run(path) for path in arguments.runs]
+    runs = [read_run(path, note) for path in arguments.runs]
     weights = [rational(text, "weight") for text in arguments.weights or ["1"] * len(runs)]
     kappa = rational(arguments.kappa, "kappa")
     if len(weights) != len(runs):

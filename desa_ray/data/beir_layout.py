@@ -4,18 +4,16 @@
 with a count; a query that no split judges is kept.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from desa_ray.data.raw import RawCollection
+from desa_ray.data.raw import RawCollection, grade_of
 from desa_ray.data.source import SourceFile, open_source
 from desa_ray.errors import DesaError
-from desa_ray.lines import Findings, json_rows, numbered_lines, shown
+from desa_ray.lines import Findings, json_rows, numbered_lines, shown, shown_value
 from desa_ray.types import sha256_json
 
 HEADER = ["query-id", "corpus-id", "score"]
-INTEGER = re.compile(r"-?[0-9]{1,9}")  # fits Int32
 
 
 def open_layout(place: Path, split: str) -> dict[str, SourceFile]:
@@ -45,11 +43,13 @@ def read(place: Path, split: str, findings: Findings) -> RawCollection:
     files = open_layout(place, split)
     own = f"qrels/{split}.tsv"
     documents = list(_documents(files["corpus.jsonl"], findings))
+    broken = bool(findings)
     queries = list(_queries(files["queries.jsonl"], findings))
     qrels = list(_qrels(files[own], findings))
     elsewhere = _judged_queries(files, own) - {query for query, _, _ in qrels}
     here = [(query, text) for query, text in queries if query not in elsewhere]
-    return RawCollection(documents, here, qrels, {"queries_of_other_splits": len(queries) - len(here)})
+    counts = {"queries_of_other_splits": len(queries) - len(here)}
+    return RawCollection(documents, here, qrels, counts, broken)
 
 
 def _documents(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, str]]:
@@ -75,7 +75,9 @@ def _strings(
         if isinstance(value, str):
             values.append(value)
         elif name in row:
-            findings.line(file, number, f'field "{name}" is not a string', shown(repr(value)))
+            numeric = isinstance(value, int | float) and not isinstance(value, bool)
+            mend = f'write it in quotes: "{value}"' if numeric else ""
+            findings.line(file, number, f'field "{name}" is not a string', shown_value(value), mend=mend)
         else:
             findings.line(file, number, f'field "{name}" is missing')
     return values if len(values) == len(names) else None
@@ -91,10 +93,10 @@ def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int
         columns = line.split("\t")
         if len(columns) != len(HEADER):
             findings.line(file.label, number, "not three tab-separated columns", shown(line))
-        elif not INTEGER.fullmatch(columns[2]):
+        elif (grade := grade_of(columns[2])) is None:
             findings.line(file.label, number, "the grade is not an integer (of at most 9 digits)", shown(columns[2]))
         else:
-            yield columns[0], columns[1], int(columns[2])
+            yield columns[0], columns[1], grade
 
 
 def _judged_queries(files: Mapping[str, SourceFile], own: str) -> set[str]:

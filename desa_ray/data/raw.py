@@ -1,8 +1,17 @@
 """A collection as a source hands it over: plain rows in file order, not yet validated, numbered or sorted."""
 
+import re
 from dataclasses import dataclass, field
 
 MAX_GRADE = 10_000  # trec_eval makes a table of all grades up to the highest
+
+BLANKS = " \t\r\n\v\f"
+
+
+def grade_of(text: str) -> int | None:
+    """The grade that a text is, blanks around it aside; None for what is no whole number of at most nine digits."""
+    digits = text.strip(BLANKS)
+    return int(digits) if re.fullmatch("[+-]?[0-9]{1,9}", digits) else None
 
 
 @dataclass
@@ -13,6 +22,7 @@ class RawCollection:
         documents: (id, title, text); the title is "" where the source has none.
         queries: (id, text).
         qrels: (query id, document id, grade).
+        broken: whether lines of the corpus could not be read.
         counts: what the source itself noticed while reading (e.g. judgments it dropped); goes to the manifest.
     """
 
@@ -20,3 +30,4 @@ class RawCollection:
     queries: list[tuple[str, str]]
     qrels: list[tuple[str, str, int]]
     counts: dict[str, int] = field(default_factory=dict)
+    broken: bool = False

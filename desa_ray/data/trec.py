@@ -1,14 +1,15 @@
 """TREC files: runs (`query Q0 document rank score tag`) and judgments (`query iteration document grade`).
 
-Ids are whatever stands between ASCII blanks, in UTF-8. A name ending in `.gz` is read and written compressed.
+Ids are whatever stands between ASCII blanks, in UTF-8, without control characters. A file packed with gzip or zstd is
+unpacked as it is read; a name that ends in `.gz` is written packed.
 """
 
 import gzip
 import math
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,93 +17,150 @@ from urllib.parse import quote
 import numpy as np
 import polars as pl
 
-from desa_ray.data.raw import MAX_GRADE
+from desa_ray.data.raw import BLANKS, MAX_GRADE, grade_of
 from desa_ray.errors import DesaError
-from desa_ray.lines import Findings, file_blocks, numbered_lines
+from desa_ray.lines import Findings, has_control, numbered_lines, shown
 from desa_ray.store.content import OLDEST
+from desa_ray.unpacking import file_blocks
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 RANKINGS = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
-BLANKS = " \t\r\n\v\f"
 PIECE = 1 << 14
 
 
-def read_run(path: Path) -> dict[str, list[str]]:
-    """Query id -> document ids in the order of the rank column; queries as they first occur.
+def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str, list[str]]:
+    """Query id -> document ids, best first; queries as they first occur.
 
-    Ranks may start anywhere and have gaps: only their order counts. Lines may stand in any order.
+    The rank column decides. Ranks may start anywhere and have gaps: only their order counts, and a score that rises
+    with the rank is refused, as nothing says which of the two is meant. Where ranks of a query tie (BEIR writes 0
+    everywhere) they are no order, so that query goes by score, as trec_eval does; equal scores go by rank, then by id.
+    Lines may stand in any order.
+
+    Args:
+        tell: is told once how many queries went by score.
 
     Raises:
-        DesaError: file and lines of everything wrong: not six fields, a rank or score that is no number, a document or
-            rank that a query has twice, a score that rises with the rank; or a file that cannot be read or has no line.
+        DesaError: file and lines of everything wrong: not six fields, a rank or score that is no number, a document
+            that a query has twice, an id with control characters, a score that rises with the rank; or a file that
+            cannot be read or has no line.
     """
     findings = Findings()
-    ranked: dict[str, dict[int, tuple[str, float, int]]] = {}  # query -> rank -> document, score, line
-    documents: dict[str, set[str]] = {}
+    place = str(path)
+    names: dict[str, str] = {}  # few documents stand in many rankings: each is kept once
+    found: dict[str, _Lines] = {}
     for line, (query, _, document, rank_text, score_text, _) in _rows(path, 6, findings):
-        rank, score = _whole(rank_text), _finite(score_text)
-        ranks, known = ranked.setdefault(query, {}), documents.setdefault(query, set())
+        rank, score = _rank(rank_text), _finite(score_text)
+        own = found.get(query)
+        if own is None:
+            own = found[query] = _Lines()
+            _check_control(query, "query id", place, line, findings)
         if rank is None or score is None:
-            findings.line(str(path), line, "rank or score is not a number", f"{rank_text} {score_text}")
-        elif rank in ranks:
-            findings.line(str(path), line, "a rank twice", f"query {query}, rank {rank}")
-        elif document in known:
-            findings.line(str(path), line, "a document twice", f"query {query}, document {document}")
+            findings.line(place, line, "rank or score is not a number", shown(f"{rank_text} {score_text}")[1:-1])
         else:
-            ranks[rank] = (document, score, line)
-            known.add(document)
+            if document not in names:
+                _check_control(document, "document id", place, line, findings)
+            own.add(names.setdefault(document, document), rank, score, line)
     run: dict[str, list[str]] = {}
-    for query, ranks in ranked.items():
-        last = math.inf
-        for rank in sorted(ranks):
-            _, score, line = ranks[rank]
-            if score > last:
-                findings.line(str(path), line, "the score rises with the rank", f"query {query}, rank {rank}")
-            last = score
-        run[query] = [ranks[rank][0] for rank in sorted(ranks)]
+    by_score: list[str] = []
+    for query, own in found.items():
+        run[query], tied = own.ordered(query, place, findings)
+        by_score += [query] if tied else []
     findings.raise_if_any()
     if not run:
-        raise DesaError("the run has no line", where=str(path))
+        raise DesaError("the run has no line", where=place, mend="name a TREC run")
+    if by_score and tell is not None:
+        queries = f"{len(by_score)} of {len(run)} queries (first {shown(by_score[0])})"
+        tell(f"{path}: ranks tie in {queries}: these go by score, equal scores by rank, then by id")
     return run
+
+
+class _Lines:
+    """The lines of one query of a run, as arrays: some 40 bytes a line."""
+
+    def __init__(self) -> None:
+        self.documents: list[str] = []
+        self.ranks, self.scores, self.lines = array("q"), array("d"), array("q")
+
+    def add(self, document: str, rank: int, score: float, line: int) -> None:
+        self.documents.append(document)
+        self.ranks.append(rank)
+        self.scores.append(score)
+        self.lines.append(line)
+
+    def ordered(self, query: str, file: str, findings: Findings) -> tuple[list[str], bool]:
+        """The documents, best first, and whether their ranks tie; what is wrong with them goes to `findings`."""
+        documents, ranks, scores = self.documents, self.ranks, self.scores
+        if len(set(documents)) < len(documents):
+            known: set[str] = set()
+            for document, line in zip(documents, self.lines, strict=True):
+                if document in known:
+                    detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}"
+                    findings.line(file, line, "a document twice", detail)
+                known.add(document)
+        tied = len(set(ranks)) < len(ranks)
+        if tied:
+            order = sorted(range(len(ranks)), key=lambda n: (-scores[n], ranks[n], documents[n]))
+        else:
+            order = sorted(range(len(ranks)), key=ranks.__getitem__)
+            for before, after in pairwise(order):
+                if scores[after] > scores[before]:
+                    detail = f"query {shown(query)[1:-1]}, rank {ranks[after]}"
+                    mend = "sort the lines by what is meant and number the ranks anew"
+                    findings.line(file, self.lines[after], "the score rises with the rank", detail, mend=mend)
+        return [documents[n] for n in order], tied
+
+
+def _check_control(name: str, kind: str, file: str, line: int, findings: Findings) -> None:
+    if has_control(name):
+        what = f"{kind} with a control character"
+        findings.line(file, line, what, shown(name), mend="write ids without them")
 
 
 def read_qrels(path: Path) -> pl.DataFrame:
     """Columns `query_id`, `doc_id` (String), `grade` (Int32), in file order.
 
-    A file that begins with the header of BEIR's judgments (`query-id corpus-id score`) is read as such.
+    A file that begins with the header of BEIR's judgments (`query-id corpus-id score`) is read as such. A judgment that
+    stands there twice counts once, as in a collection.
 
     Raises:
         DesaError: file and lines of everything wrong: not four fields (three after BEIR's header), a grade that is no
-            whole number or huge, a pair judged twice; or a file that cannot be read or has no line.
+            whole number or huge, a pair judged twice with different grades, an id that is empty or has control
+            characters; or a file that cannot be read or has no line.
     """
     findings = Findings()
     grades: dict[tuple[str, str], int] = {}
+    names: dict[str, str] = {}
     for line, (query, document, grade_text) in _judgments(path, findings):
-        grade = _whole(grade_text)
-        if grade is None:
-            findings.line(str(path), line, "grade is not a whole number", grade_text)
+        grade = grade_of(grade_text)
+        for name, kind in ((query, "query id"), (document, "document id")):
+            if name not in names:
+                _check_control(name, kind, str(path), line, findings)
+        pair = names.setdefault(query, query), names.setdefault(document, document)
+        if not query or not document:
+            findings.line(str(path), line, "an empty id")
+        elif grade is None:
+            findings.line(str(path), line, "grade is not a whole number", shown(grade_text)[1:-1])
         elif grade > MAX_GRADE:
-            findings.line(str(path), line, f"grade is above {MAX_GRADE}", grade_text)
-        elif (query, document) in grades:
-            findings.line(str(path), line, "judged twice", f"query {query}, document {document}")
-        else:
-            grades[query, document] = grade
+            findings.line(str(path), line, f"grade is above {MAX_GRADE}", grade_text.strip(BLANKS))
+        elif max(grades.setdefault(pair, grade), 0) != max(grade, 0):  # grades below 0 count as 0
+            detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}: {grades[pair]} and {grade}"
+            findings.line(str(path), line, "judged twice with different grades", detail, mend="keep one of them")
     findings.raise_if_any()
     if not grades:
-        raise DesaError("there are no judgments", where=str(path))
+        raise DesaError("there are no judgments", where=str(path), mend="name TREC or BEIR qrels")
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS, orient="row")
 
 
 def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str, str, str]]]:
     """Line number, query, document and grade as text, of either form; ids of BEIR's form may hold blanks."""
-    lines = numbered_lines(_plain(path), str(path), findings)
+    lines = numbered_lines(file_blocks(path), str(path), findings)
     first = next(lines, None)
     if first is not None and first[1].split("\t") == BEIR_HEADER:
         for line, text in lines:
             fields = text.split("\t")
             if len(fields) == len(BEIR_HEADER):
-                yield line, (fields[0], fields[1], fields[2].strip(BLANKS))
+                yield line, (fields[0], fields[1], fields[2])
             else:
                 findings.line(str(path), line, "not three tab-separated columns")
         return
@@ -209,7 +267,7 @@ def _cannot_be_written(texts: pl.Series) -> pl.Series:
 
 def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, list[str]]]:
     """Line number and fields of every line with `count` fields; others become findings."""
-    for line, text in numbered_lines(_plain(path), str(path), findings):
+    for line, text in numbered_lines(file_blocks(path), str(path), findings):
         fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
         if len(fields) == count:
             yield line, fields
@@ -217,17 +275,9 @@ def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, lis
             findings.line(str(path), line, f"{len(fields)} fields where {count} are meant")
 
 
-def _plain(path: Path) -> Iterable[bytes]:
-    if path.suffix != ".gz":
-        return file_blocks(path)
-    try:
-        return [gzip.decompress(b"".join(file_blocks(path)))]
-    except (OSError, EOFError, zlib.error) as error:
-        raise DesaError(f"cannot be decompressed: {error}", where=str(path)) from None
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if re.fullmatch("[+-]?[0-9]{1,9}", text) else None
+def _rank(text: str) -> int | None:
+    """A whole number, also one written as 1.0."""
+    return int(text.partition(".")[0]) if re.fullmatch(r"[+-]?[0-9]{1,9}(\.0{0,9})?", text) else None
 
 
 def _finite(text: str) -> float | None:

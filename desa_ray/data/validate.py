@@ -5,13 +5,13 @@ copes with (empty texts, unjudged queries) are kept and counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
 from desa_ray.data.raw import MAX_GRADE, RawCollection
 from desa_ray.errors import DesaError
-from desa_ray.lines import Findings, has_lone_surrogate
+from desa_ray.lines import Findings, has_control, has_lone_surrogate, shown
 from desa_ray.types import Collection
 
 MAX_ID_BYTES = 32_766  # Lucene's longest term
@@ -73,6 +73,8 @@ def _check_texts(where: str, kind: str, rows: list[tuple[str, str]], findings: F
     if empty := times[""]:
         findings.add(DesaError(f"empty {kind} ids ({empty})", where=where))
     findings.items(where, f"{kind} ids with a lone surrogate", [key for key in times if has_lone_surrogate(key)])
+    controls = sorted(key for key in times if has_control(key))
+    findings.items(where, f"{kind} ids with control characters", controls, mend="write ids without them")
     findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", [key for key in times if _too_long(key)])
     broken = [key for key, text in rows if has_lone_surrogate(text)]
     findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken)
@@ -109,22 +111,33 @@ def _check_qrels(
 
     absent = {pair: grade for pair, grade in qrels.items() if pair[1] not in documents}
     missing = [pair for pair, grade in absent.items() if grade > 0]
-    if missing_relevant == "error":
-        findings.items(
-            where,
-            "relevant documents that the corpus lacks (query/document)",
-            _pairs(missing),
-            mend="complete the corpus, or set dataset.missing_relevant=drop to leave these judgments out",
-        )
     kept = {pair: grade for pair, grade in qrels.items() if pair not in absent}
-    if not any(grade > 0 for grade in kept.values()) and not (missing and missing_relevant == "error"):
-        findings.add(DesaError("not one positive judgment, so nothing could be evaluated", where=where))
+    nothing = not any(grade > 0 for grade in kept.values())
+    mend = _mend(raw, qrels, documents, nothing)
+    if missing_relevant == "error":
+        findings.items(where, "relevant documents that the corpus lacks (query/document)", _pairs(missing), mend=mend)
+    if nothing and not (missing and missing_relevant == "error"):
+        what = "not one positive judgment, so nothing could be evaluated"
+        findings.add(DesaError(what, where=where, mend=mend if missing else "grade what is relevant 1 or more"))
     return kept, {
         "missing_relevant_dropped": len(missing),
         "missing_nonrelevant_dropped": len(absent) - len(missing),
         "duplicate_judgments": len(raw.qrels) - len(qrels),
         "negative_grades": sum(grade < 0 for _, _, grade in raw.qrels),
     }
+
+
+def _mend(raw: RawCollection, qrels: Mapping[tuple[str, str], int], documents: set[str], nothing: bool) -> str:
+    """What to do about relevant documents that the corpus lacks; dropping them helps only where others are left."""
+    judged = {document for _, document in qrels}
+    if raw.broken:
+        return "mend the corpus first: they may stand in its broken lines"
+    if judged and documents and judged.isdisjoint(documents):
+        examples = f"they judge {shown(min(judged))} and the like, it has {shown(min(documents))}"
+        return f"use the qrels of this corpus: {examples}"
+    if nothing:
+        return "complete the corpus"
+    return "complete the corpus, or set dataset.missing_relevant=drop to leave these judgments out"
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -18,7 +18,8 @@ from desa_ray.core.references import Verdict, check_items, check_recorded, check
 from desa_ray.engines.generation import generation_frame
 from desa_ray.engines.prompts import Prompt
 from desa_ray.errors import DesaError, listed
-from desa_ray.lines import Findings, file_blocks, json_rows, shown
+from desa_ray.lines import Findings, json_rows, shown, shown_value
+from desa_ray.unpacking import file_blocks
 
 COUNTS = (
     "duplicate_texts",
@@ -175,7 +176,7 @@ def _rows(
     repeated: list[str] = []
     for number, row in json_rows(file_blocks(file), str(file), findings):
         if wrong := next((name for name, fits in FIELDS.items() if not fits(row.get(name), prompt)), None):
-            findings.line(str(file), number, f'field "{wrong}" is missing or wrong', shown(repr(row.get(wrong))))
+            findings.line(str(file), number, f'field "{wrong}" is missing or wrong', shown_value(row.get(wrong)))
             continue
         key = row["query_id"], row["draw"]
         if key in rows:

@@ -203,7 +203,7 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
     "a number as id": (
         ASKED,
         [*QUERIES, {"_id": 3, "text": "x"}],
-        "queries.jsonl:2: field \"_id\" is not a string: '3'",
+        'queries.jsonl:2: field "_id" is not a string: 3 (write it in quotes: "3")',
     ),
     "an array as title": (
         CORPUS,
@@ -314,3 +314,57 @@ def test_chosen_queries_keep_their_judgments_and_nothing_else(tmp_path: Path) ->
 def test_chosen_queries_that_do_not_exist_are_named(tmp_path: Path) -> None:
     message = refusal(write(tmp_path), queries=("q1", "q8", "q9"))
     assert "dataset.queries: queries that do not exist: q8, q9" in message
+
+
+CONTROLS = ["\x00", "\x01", "\t", "\n", "\x1b", "\x1f", "\x7f", "\x80", "\x9f"]
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_ids_with_control_characters_are_refused_all_at_once(tmp_path: Path, control: str) -> None:
+    """C strings end at NUL: two such ids were one, and every measure 0."""
+    rows = documents("d1", f"x{control}a", f"x{control}b")
+    text = refusal(write(tmp_path, rows, [*QUERIES, {"_id": f"q{control}2", "text": "x"}]))
+    assert f"mine corpus: document ids with control characters (2): {f'x{control}a'!r}, {f'x{control}b'!r} (" in text
+    assert f"mine queries: query ids with control characters (1): {f'q{control}2'!r} (" in text
+
+
+def test_odd_ids_without_control_characters_are_kept(tmp_path: Path) -> None:
+    names = ["\u00a0", "\u2028", "\u200b", "\u202e", "a b", "😀", "007", "7"]
+    found = load(write(tmp_path, documents("d1", *names)))
+    assert found.documents["id"].to_list() == sorted(["d1", *names])
+
+
+def test_dropping_judgments_is_proposed_only_where_it_helps(tmp_path: Path) -> None:
+    hint = "dataset.missing_relevant=drop"
+    assert hint in refusal(write(tmp_path, qrels=[*QRELS, ("q1", "gone", 1)]))
+    broken = refusal(write(tmp_path, [*DOCUMENTS, '{"_id": "d3", "te'], qrels=[*QRELS, ("q1", "d3", 1)]))
+    assert hint not in broken
+    assert "lacks (query/document) (1): 'q1/d3' (mend the corpus first" in broken
+    assert hint not in refusal(write(tmp_path, qrels=[("q1", "d1", 0), ("q1", "gone", 1)]))
+
+
+@pytest.mark.parametrize("missing_relevant", ["error", "drop"])
+def test_judgments_of_another_id_space_are_named_with_an_example_of_each(tmp_path: Path, missing_relevant: str) -> None:
+    folder = write(tmp_path, documents("doc-7", "doc-8"), qrels=[("q1", "7", 1), ("q1", "8", 0)])
+    text = refusal(folder, missing_relevant=missing_relevant)
+    assert "(use the qrels of this corpus: they judge '7' and the like, it has 'doc-7')" in text
+    assert "missing_relevant=drop" not in text
+
+
+def test_padded_grades_and_judgments_that_repeat_are_read_as_compare_reads_them(tmp_path: Path) -> None:
+    found = load(write(tmp_path, qrels=["q1\td1\t 2 ", "q1\td1\t2", "q1\td2\t+1"]))
+    assert found.qrels.rows() == [("q1", "d1", 2), ("q1", "d2", 1)]
+    assert found.counts["duplicate_judgments"] == 1
+
+
+def test_a_permuted_corpus_is_the_same_collection(tmp_path: Path) -> None:
+    rows = documents(*(f"d{n}" for n in range(50)))
+    asked = [{"_id": f"q{n}", "text": "text"} for n in range(5)]
+    judged = [(f"q{n}", f"d{n * 3}", 1) for n in range(5)]
+    one = load(write(tmp_path / "one", rows, asked, judged))
+    other = load(write(tmp_path / "other", rows[::-1], asked[3:] + asked[:3], judged[::-1]))
+    assert (one.corpus_hash, one.queries_hash, one.qrels_hash) == (
+        other.corpus_hash,
+        other.queries_hash,
+        other.qrels_hash,
+    )

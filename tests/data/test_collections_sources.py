@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from desa_ray import unpacking
 from desa_ray.config import DatasetConfig
-from desa_ray.data import fingerprint, generations_folder, load_collection, source
+from desa_ray.data import fingerprint, generations_folder, load_collection
 from desa_ray.errors import DesaError
 from desa_ray.types import Collection
 
@@ -109,12 +110,12 @@ def test_a_zip_with_an_encrypted_member_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_decompression_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
-    path = make_zip(tmp_path / "mine.zip", members=FILES | {"corpus.jsonl": b" " * (source.SMALL + 1)})
+    path = make_zip(tmp_path / "mine.zip", members=FILES | {"corpus.jsonl": b" " * (unpacking.SMALL + 1)})
     assert "refused, 1 members that look like decompression bombs: 'corpus.jsonl'" in refusal(path)
 
 
 def test_a_gzip_bomb_stops_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "SMALL", 1 << 20)
+    monkeypatch.setattr(unpacking, "SMALL", 1 << 20)
     folder = make_folder(tmp_path / "folder")
     (folder / "corpus.jsonl").unlink()
     (folder / "corpus.jsonl.gz").write_bytes(gzip.compress(b"\n" * (4 << 20)))
@@ -158,10 +159,10 @@ def test_a_file_that_is_there_plain_and_gzipped_is_refused(tmp_path: Path) -> No
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("desa_ray.lines.MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("desa_ray.lines.MAX_JSON_BYTES", 1 << 20)
     folder = make_folder(tmp_path / "folder")
     (folder / "corpus.jsonl").write_bytes(b"x" * (3 << 20))
-    assert "corpus.jsonl: a line is longer than 1 MiB" in refusal(folder)
+    assert "corpus.jsonl:1: a line is longer than 1 MiB" in refusal(folder)
 
 
 # The public sets

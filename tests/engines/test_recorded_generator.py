@@ -141,7 +141,7 @@ def test_a_repeated_row_is_refused_with_both_lines(tmp_path: Path) -> None:
         (row("a", 0, [*FIVE[:4], None]), "item 5 is not a string but null"),
         (row("a", 0, [*FIVE[:4], "\ud800"]), "item 5 has a lone surrogate"),
         (row("a", 0, "One fish."), 'field "texts" is missing or wrong'),
-        (row("a", 0, prompt="query2doc"), 'field "prompt" is missing or wrong: "\'query2doc\'"'),
+        (row("a", 0, prompt="query2doc"), "field \"prompt\" is missing or wrong: 'query2doc'"),
         (row("a", True), 'field "draw" is missing or wrong'),
         (row("a", -1), 'field "draw" is missing or wrong'),
         ({"prompt": "references", "draw": 0, "texts": FIVE}, 'field "query_id" is missing or wrong'),
