@@ -102,7 +102,8 @@ for read in (read_run, read_qrels):
         read(Path(sys.argv[1]))
     except DesaError as error:
         print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+status = Path("/proc/self/status").read_text()  # getrusage knows the peak of who started this, too
+print(int(status.split("VmHWM:")[1].split()[0]) >> 10)
 """
 
 
@@ -119,11 +120,11 @@ def test_a_bomb_ends_at_its_limit_in_little_memory(pack, text, tmp_path):
     for line in told:
         assert f"{tmp_path}/bomb" in line
         assert "unpacks to more than" in line or "a line is longer than 1 MiB" in line
-    assert int(peak_mb) < 400
+    assert int(peak_mb) < 250
 
 
 def test_a_packed_run_takes_memory_for_its_ids_and_numbers_alone(tmp_path):
-    """A quarter of a million lines in 40 MB beside what the imports take."""
+    """A quarter of a million lines in 12 MB beside what the imports take."""
     lines = (f"q{q} Q0 d{d} {d} {-d} t\n" for q in range(250) for d in range(1000))
     with gzip.open(tmp_path / "run.gz", "wt", compresslevel=1) as file:
         file.writelines(lines)
@@ -133,7 +134,7 @@ def test_a_packed_run_takes_memory_for_its_ids_and_numbers_alone(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "run.gz"), "8000"], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < 300
+    assert int(done.stdout) < 150
 
 
 # Folders and zips
