@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from desa_ray.engines.model_files import Architecture
+from desa_ray.engines.bert_files import OTHER, Architecture, check_weights
 from desa_ray.errors import DesaError
 
 OPSET, IR_VERSION = 23, 10  # the first opset with Attention
@@ -28,17 +28,18 @@ def convert(weights: Path, architecture: Architecture) -> bytes:
     hidden]. Equal weights and architecture give equal bytes.
 
     Raises:
-        DesaError: the file is no safetensors file or lacks a tensor of the architecture.
+        DesaError: as `check_weights`, or too large for a graph.
     """
+    check_weights(weights, architecture)
     try:
-        graph = _Bert(load_file(weights), architecture)
-        return graph.model().SerializeToString(deterministic=True)
-    except SafetensorError as error:
-        raise DesaError(f"not a readable safetensors file: {error}", where=str(weights), mend="fetch it anew") from None
-    except KeyError as error:
-        raise DesaError(
-            f"lacks the tensor {error}", where=str(weights), mend="check that it is a BERT encoder"
-        ) from None
+        tensors = load_file(weights)
+    except (SafetensorError, OSError, TypeError, ValueError) as error:
+        what = f"not a readable safetensors file: {' '.join(str(error).split())}"
+        raise DesaError(what, where=str(weights), mend="fetch it anew") from None
+    try:
+        return _Bert(tensors, architecture).model().SerializeToString(deterministic=True)
+    except ValueError as error:  # protobuf holds 2 GiB
+        raise DesaError(f"cannot be converted: {error}", where=str(weights), mend=OTHER) from None
 
 
 class _Bert:

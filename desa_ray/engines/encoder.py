@@ -13,7 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from desa_ray.config import EncoderConfig
-from desa_ray.engines.model_files import find_model, graph_positions, read_architecture, sha256_file
+from desa_ray.engines.bert_files import check_weights, read_architecture
+from desa_ray.engines.model_files import find_model, graph_positions, sha256_file
+from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.errors import DesaError
 from desa_ray.types import sha256_json
 
@@ -73,6 +75,20 @@ def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, st
     return identity
 
 
+def check_encoder(config: EncoderConfig, *, model_home: Path) -> None:
+    """Look into the files of an ONNX encoder before a run relies on them.
+
+    Raises:
+        DesaError: a tensor or the tokenizer is not what the model needs; names file and tensor.
+    """
+    if config.backend != "onnx":
+        return
+    files = find_model(config, model_home)
+    if files.config is not None:
+        check_weights(files.weights, read_architecture(files.config))
+    load_tokenizer(files.tokenizer, config.max_tokens)
+
+
 def load_encoder(config: EncoderConfig, *, threads: int, model_home: Path, batch_size: int = 8) -> Encoder:
     """Start the engine of `config.backend`.
 
@@ -89,7 +105,12 @@ def load_encoder(config: EncoderConfig, *, threads: int, model_home: Path, batch
     if config.backend == "sentence_transformers":
         from desa_ray.engines.torch_encoder import TorchEncoder
 
-        return TorchEncoder(config, files, threads=threads)
+        try:
+            return TorchEncoder(config, files, threads=threads)
+        except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:  # its many loaders
+            reason = " ".join(str(error).split())[:300]
+            what = f"cannot be loaded: {type(error).__name__}: {reason}"
+            raise DesaError(what, where=str(files.weights.parent), mend="fetch the model anew") from error
     from desa_ray.engines.onnx_encoder import OnnxEncoder
 
     return OnnxEncoder(config, files, threads=threads, model_home=model_home, batch_size=batch_size)

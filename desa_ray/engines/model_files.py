@@ -6,7 +6,6 @@ first place that has the weights wins, and a search without success is one error
 
 import hashlib
 import importlib.metadata
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from desa_ray.config import EncoderConfig
 from desa_ray.errors import DesaError
+from desa_ray.lines import shown
 
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
 WEIGHTS = {
@@ -33,8 +33,11 @@ class ModelFiles:
 
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes; read once a process while size, time and inode stay what they are."""
-    found = path.stat()
-    return _sha256(path, (found.st_size, found.st_mtime_ns, found.st_ino))
+    try:
+        found = path.stat()
+        return _sha256(path, (found.st_size, found.st_mtime_ns, found.st_ino))
+    except OSError as error:
+        raise DesaError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
 
 
 @lru_cache(maxsize=256)
@@ -151,43 +154,6 @@ def _missing(config: EncoderConfig, wanted: str, looked: list[str], model_home: 
     )
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """The part of a BERT `config.json` that decides what its weights compute."""
-
-    layers: int
-    heads: int
-    hidden: int
-    positions: int
-    layer_norm_epsilon: float
-
-
-def read_architecture(path: Path) -> Architecture:
-    """Read `config.json`; refuses what the ONNX conversion would compute wrongly.
-
-    Raises:
-        DesaError: unreadable, a field is missing, or not a plain BERT encoder.
-    """
-    mend = "use encoder.backend=sentence_transformers for other architectures"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        needed = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
-        for key, value in needed.items():
-            if values.get(key, value) != value:
-                raise DesaError(
-                    f"{key} is {values[key]!r}, only {value!r} can be converted", where=str(path), mend=mend
-                )
-        return Architecture(
-            layers=values["num_hidden_layers"],
-            heads=values["num_attention_heads"],
-            hidden=values["hidden_size"],
-            positions=values["max_position_embeddings"],
-            layer_norm_epsilon=values["layer_norm_eps"],
-        )
-    except (ValueError, KeyError, AttributeError) as error:
-        raise DesaError(f"not a BERT configuration: {error!r}", where=str(path), mend=mend) from None
-
-
 @cache
 def graph_positions(graph: Path) -> int | None:
     """How many positions a ready-made ONNX graph has embeddings for; None where none of its tables says so.
@@ -202,4 +168,9 @@ def graph_positions(graph: Path) -> int | None:
         tables = onnx.load(graph, load_external_data=False).graph.initializer
     except (OSError, DecodeError) as error:
         raise DesaError(f"not a readable ONNX graph: {error}", where=str(graph), mend="fetch it anew") from None
-    return min((table.dims[0] for table in tables if "position_embeddings" in table.name), default=None)
+    for table in tables:
+        for place in (entry.value for entry in table.external_data if entry.key == "location"):
+            if Path(place).name != place or place == "..":
+                what = f"tensor {shown(table.name)} lies outside its folder, in {shown(place)}"
+                raise DesaError(what, where=str(graph), mend="give a graph whose data lie beside it")
+    return min((table.dims[0] for table in tables if "position_embeddings" in table.name and table.dims), default=None)

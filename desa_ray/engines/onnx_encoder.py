@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
-from tokenizers import Tokenizer
 
 from desa_ray.config import EncoderConfig
+from desa_ray.engines.bert_files import read_architecture, read_header
 from desa_ray.engines.encoder import VERSIONS
-from desa_ray.engines.model_files import ModelFiles, read_architecture, sha256_file
+from desa_ray.engines.model_files import ModelFiles, sha256_file
+from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.engines.vectors import check_unit_rows
 from desa_ray.errors import DesaError
 from desa_ray.types import sha256_json
@@ -39,9 +40,10 @@ class OnnxEncoder:
     def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int, model_home: Path, batch_size: int):
         self._pool = POOLING[config.pooling]
         self._batch_size = batch_size
-        self._tokenizer = _tokenizer(files.tokenizer, config.max_tokens)
+        self._tokenizer = load_tokenizer(files.tokenizer, config.max_tokens)
         self._session = _session(_graph(files, model_home), threads, files.weights)
         self._hidden, self.dimension = _hidden_output(self._session, files.weights)
+        self._weights, self._words = files.weights, _words(files)
 
     def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
         """Unit vectors, float32 [len(texts), dimension], in the order of `texts`.
@@ -56,15 +58,32 @@ class OnnxEncoder:
         vectors_ND = np.empty((len(texts), self.dimension), np.float32)
         for batch in _batches([len(ids) for ids in tokens], self._batch_size):
             ids_BT, mask_BT = _padded([tokens[row] for row in batch])
-            hidden_BTD = np.asarray(
-                self._session.run([self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT})[0]
-            )
+            hidden_BTD = self._run(ids_BT, mask_BT)
             for row, hidden_TD in zip(batch, hidden_BTD, strict=True):
                 pooled_D = self._pool(hidden_TD[: len(tokens[row])])
                 with np.errstate(invalid="ignore", divide="ignore"):  # a vector without length is found below, by name
                     vectors_ND[row] = pooled_D / np.sqrt(np.sum(pooled_D * pooled_D))
         check_unit_rows(vectors_ND, len(texts), self.dimension, names=names)
         return vectors_ND
+
+    def _run(self, ids_BT: np.ndarray, mask_BT: np.ndarray) -> np.ndarray:
+        """The hidden states of a batch, float32 [B, T, D]."""
+        if self._words is not None and ids_BT.max(initial=0) >= self._words:
+            what = f"the tokenizer gives the token {ids_BT.max()}, and the weights have {self._words}"
+            raise DesaError(what, where=str(self._weights), mend="take tokenizer.json and weights of one model")
+        try:
+            found = self._session.run([self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT})[0]
+        except Exception as error:  # onnxruntime has one class an error code, all derived from Exception alone
+            what = f"the model cannot run {ids_BT.shape[1]} tokens: {' '.join(str(error).split())[:300]}"
+            raise DesaError(what, where=str(self._weights), mend="lower encoder.max_tokens, or fetch it anew") from None
+        return np.asarray(found)
+
+
+def _words(files: ModelFiles) -> int | None:
+    """How many tokens the weights know; None for a ready-made graph."""
+    if files.config is None:
+        return None
+    return read_header(files.weights)["embeddings.word_embeddings.weight"].shape[0]
 
 
 def _mean(hidden_TD: np.ndarray) -> np.ndarray:
@@ -100,17 +119,6 @@ def _padded(tokens: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
         ids_BT[row, : len(ids)] = ids
         mask_BT[row, : len(ids)] = 1
     return ids_BT, mask_BT
-
-
-def _tokenizer(path: Path, max_tokens: int) -> Tokenizer:
-    """The model's tokenizer with our own truncation: files ship settings of their own (MiniLM: cut and pad at 128)."""
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise DesaError(f"not a readable tokenizer: {error}", where=str(path), mend="fetch it anew") from None
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=max_tokens)
-    return tokenizer
 
 
 def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:

@@ -14,7 +14,7 @@ from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import check_grades, computed_plainly, grade_limits, parse_measures
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.query_text import AS_DOCUMENT
-from desa_ray.engines.encoder import encoder_identity
+from desa_ray.engines.encoder import check_encoder, encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.methods import (
@@ -111,6 +111,8 @@ class Builder:
         self.problems += setting_problems(config)
         kinds = {channel.kind for channel in config.method.channels}
         identity = self._try(lambda: encoder_identity(config.encoder, model_home=self.model_home))
+        if identity is not None and "dense" in kinds:
+            self._try(lambda: check_encoder(config.encoder, model_home=self.model_home))
         self._try(lambda: check_java(config.sparse.java_home))
         collection = self._try(self._collection)
         if collection and not self.problems:
