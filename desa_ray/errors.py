@@ -1,15 +1,19 @@
 """The errors a user meets: one sentence that says what is wrong, where, and how to mend it.
 
 `DesaError` is for everything a user can cause or mend (input, configuration, environment); `assert` stays for our own
-mistakes. Several findings travel together as `Problems`, so that a plan reports all of them at once.
+mistakes. Several findings travel together as `Problems`, so that a plan reports all of them at once. What an error says
+may hold anybody's text: rendered, it is printable and carries no secret, whatever its fields hold.
 """
 
 import difflib
 from collections.abc import Iterable
 
+from desa_ray.printable import printable
+from desa_ray.redaction import redacted
+
 
 class DesaError(Exception):
-    """A user-facing error. `str(error)` is one line: `where: what (mend)`.
+    """A user-facing error. `str(error)` is one printable line without secrets: `where: what (mend)`.
 
     Args:
         what: what is wrong, with the offending value.
@@ -29,7 +33,7 @@ class DesaError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{text} ({self.mend})" if self.mend else text
+        return redacted(printable(f"{text} ({self.mend})" if self.mend else text))
 
 
 class Problems(DesaError):
@@ -39,6 +43,9 @@ class Problems(DesaError):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
         self.exit_code = max((problem.exit_code for problem in self.problems), default=2)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
 
 
 class CorruptArtifact(DesaError):

@@ -3,6 +3,7 @@
 import ast
 import gc
 import importlib
+import io
 import logging
 import os
 import select
@@ -13,6 +14,7 @@ from pathlib import Path
 from desa_ray import __version__
 from desa_ray.crash import began
 from desa_ray.error_boundary import exit_code, print_error, thread_hooks
+from desa_ray.output import print_text
 
 VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "store", "fuse", "compare")
 
@@ -33,6 +35,9 @@ def main() -> None:
 
     Output that nobody reads any more (`desa ... | head`) ends it without a word, with 141.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # characters that the terminal's encoding lacks are escaped
+            stream.reconfigure(errors="backslashreplace")
     with thread_hooks():
         try:
             code = _main(sys.argv[1:])
@@ -41,7 +46,7 @@ def main() -> None:
         except SystemExit:
             raise
         except KeyboardInterrupt:
-            print("interrupted: what is stored stays stored, the same command goes on from there", file=sys.stderr)
+            print_text("interrupted: what is stored stays stored, the same command goes on from there", stderr=True)
             code = 130
         except BaseException as error:
             code = _unread(error) or print_error(error)
@@ -51,14 +56,14 @@ def main() -> None:
 
 def _main(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
+        print_text(usage())
         return 0 if arguments else 2
     if arguments[0] == "--version":
-        print(f"desa-ray {__version__}")
+        print_text(f"desa-ray {__version__}")
         return 0
     verb = arguments[0]
     if verb not in VERBS:
-        print(f"error: unknown verb {verb!r} (known: {', '.join(VERBS)})", file=sys.stderr)
+        print_text(f"error: unknown verb {verb!r} (known: {', '.join(VERBS)})", stderr=True)
         return 2
     began(verb, arguments[1:])
     logging.raiseExceptions = False  # a log line that cannot be written is no fault

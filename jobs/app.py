@@ -20,6 +20,7 @@ from yaml import YAMLError
 from desa_ray.config import RunConfig
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError
+from desa_ray.output import print_text
 from jobs.composition import worded
 from jobs.config_folder import offered, read_folder
 from jobs.flags import check_flags, check_overrides, composing, parse_flags
@@ -50,7 +51,7 @@ def hydra_app(
         further: top-level settings beside those.
     """
     if any(argument in ("-h", "--help") for argument in arguments):
-        print(help_text(verb, arguments))
+        print_text(help_text(verb, arguments))
         return 0
     # Before Hydra, which writes the command line beside the results.
     refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)

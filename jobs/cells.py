@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rich.console import Console
-
 from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import metric_name
@@ -25,6 +23,7 @@ from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
 from desa_ray.store.leases import Lease
+from desa_ray.terminal import screen
 from desa_ray.tracking.entries import now_ms
 from jobs.console import ConsoleProgress, cells_table, counted, note
 from jobs.finishing import finish_cell, log_failure, noticed
@@ -100,7 +99,7 @@ def run_cells(orders: Sequence[Order], *, summary: Path | None) -> list[dict[str
             run_graph(todo, executor, progress, sweep.settled, first=sweep.finish_ready)
         if shown := sweep.shown():
             extra = [metric_name(measure) for measure in first.evaluation.measures]
-            Console(width=None if Console().is_terminal else 160).print(cells_table(shown, extra))
+            screen(160).print(cells_table(shown, extra))
         sweep.raise_failures()
     return shown
 

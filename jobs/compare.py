@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from rich.console import Console
 
 from desa_ray.core.evaluation import check_grades, evaluate, parse_measures
 from desa_ray.core.statistics.inference import paired_outcomes
@@ -18,7 +17,9 @@ from desa_ray.lines import shown
 from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows
 from desa_ray.report.names import Outcome
 from desa_ray.report.render import rich_table
+from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.table import Column, Row, Table, Value
+from desa_ray.terminal import screen
 from jobs.console import note
 from jobs.fuse import run_names
 
@@ -37,9 +38,8 @@ def main(argv: list[str]) -> int:
     check_grades(arguments.measures, qrels, str(arguments.qrels))
     values = run_values(runs, qrels, arguments.measures)
     tables = compare_tables(values, arguments.measures, arguments.resamples, arguments.seed)
-    console = Console(width=None if Console().is_terminal else 160)
     for table in tables:
-        console.print(rich_table(table))
+        screen(160).print(rich_table(table))
     if arguments.out is not None:
         _write(arguments.out, tables, values)
     return 0
@@ -112,10 +112,10 @@ def _write(folder: Path, tables: Sequence[Table], values: Mapping[str, pl.DataFr
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for table in tables:
-            table.frame().write_csv(folder / f"{table.name}.csv")
+            write_csv(table.frame(), folder / f"{table.name}.csv")
             table.frame().write_parquet(folder / f"{table.name}.parquet")
         queries = pl.concat([own.with_columns(run=pl.lit(name)) for name, own in values.items()])
-        queries.write_csv(folder / "queries.csv")
+        write_csv(queries, folder / "queries.csv")
     except OSError as error:
         raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
     note(f"wrote runs, effects and queries to {folder}")

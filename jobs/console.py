@@ -1,12 +1,10 @@
 """What a person sees: progress on stderr while stages run, a table of cells at the end."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,9 +14,11 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
+from desa_ray.output import print_text
 from desa_ray.pipeline.stage import Stage
+from desa_ray.printable import printable
+from desa_ray.terminal import PlainTable, screen
 
 COLUMNS = {
     "ndcg_at_10": ("nDCG@10", "{:.4f}"),
@@ -49,14 +49,15 @@ class ConsoleProgress:
     """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then while it runs."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False)
+        self.console = screen(stderr=True)
         self.bars: Progress | None = None
         self.tasks: dict[str, TaskID] = {}
         self.stages: dict[str, _Going] = {}
         self.quick, self.quick_s = 0, 0.0
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self.bars = Progress(*columns, TimeRemainingColumn(), console=self.console)
+            title = TextColumn("{task.description}", markup=False)
+            columns = (title, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+            self.bars = Progress(*columns, console=self.console)
             self.bars.start()
 
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
@@ -96,12 +97,12 @@ class ConsoleProgress:
 
     def _say(self, line: str) -> None:
         self._tell_quick()
-        self.console.print(line, soft_wrap=True)
+        note(line)
 
     def _tell_quick(self) -> None:
         """The stages too quick for a line of their own, as one."""
         if self.quick:
-            self.console.print(f"{counted(self.quick, 'quick stage')}: done in {self.quick_s:.1f} s", soft_wrap=True)
+            note(f"{counted(self.quick, 'quick stage')}: done in {self.quick_s:.1f} s")
         self.quick, self.quick_s = 0, 0.0
 
 
@@ -111,15 +112,15 @@ def counted(number: int, noun: str, many: str = "") -> str:
 
 
 def _title(stage: Stage) -> str:
-    return f"{stage.name:12} {stage.label}"
+    return printable(f"{stage.name:12} {stage.label}")
 
 
 def note(text: str) -> None:
     """A line for the person at the terminal, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print_text(text, stderr=True)
 
 
-def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> Table:
+def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> PlainTable:
     """Cells as rows, the main numbers as columns; what is the same for all stands in the title."""
     names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
     # A column says something only where two cells that have the setting at all differ in it.
@@ -132,7 +133,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
         and (value := next((cell[name] for cell in cells if cell[name] is not None), None)) is not None
     )
     head = cells[0]
-    table = Table(title=f"{fixed}; {head['n_queries']} queries", title_justify="left", title_style="")
+    table = PlainTable(title=f"{fixed}; {head['n_queries']} queries", title_justify="left", title_style="")
     for name in first:
         table.add_column(name, overflow="fold")
     shown = COLUMNS | {name: (name, "{:.4f}") for name in extra if name not in COLUMNS}

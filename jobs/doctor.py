@@ -13,14 +13,15 @@ from importlib.metadata import version
 from typing import Any
 
 import yaml
-from rich.console import Console
-from rich.text import Text
 
 from desa_ray import __version__
 from desa_ray.config import ClusterConfig, StoreConfig, TrackingConfig, checked
 from desa_ray.credentials import redacted, refuse_credentials
 from desa_ray.errors import DesaError, Problems
+from desa_ray.output import print_text
+from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
+from desa_ray.terminal import screen, shown
 from jobs import checkup
 from jobs.checkup import Finding, failed
 from jobs.console import counted
@@ -109,14 +110,14 @@ def main(arguments: list[str]) -> int:
     refuse_credentials([("--store", options.store), ("--tracking", options.tracking), ("--cluster", options.cluster)])
     os.environ.setdefault("GLOG_minloglevel", "2")  # Ray's own notes are not findings
     findings = []
-    say = _quiet if options.json else _line
+    tell = _quiet if options.json else _line
     for finding in examine(options):
         findings.append(finding)
-        say(finding)
+        tell(finding)
     worst = max((finding.status for finding in findings), key=list(COLOURS).index)
     if options.json:
         document = {"desa_ray": __version__, "status": worst, "findings": [asdict(finding) for finding in findings]}
-        print(json.dumps(document, indent=1))
+        print_text(json.dumps(document, indent=1))
     return int(worst == "fail")
 
 
@@ -124,7 +125,6 @@ def _quiet(finding: Finding) -> None: ...
 
 
 def _line(finding: Finding) -> None:
-    text = Text.assemble((f"{finding.status:5}", COLOURS[finding.status]), f"{finding.name}: {finding.what}")
-    if finding.mend:
-        text.append(f" ({finding.mend})")
-    Console(highlight=False).print(text, soft_wrap=True)
+    told = f"{finding.name}: {finding.what}" + (f" ({finding.mend})" if finding.mend else "")
+    status = shown(f"{finding.status:5}", COLOURS[finding.status])
+    screen().print(status.append_text(shown(printable(told))), soft_wrap=True)

@@ -6,14 +6,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 from desa_ray.core.fusion.depth import replay
 from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.identifiers import numbered, rational
 from desa_ray.data.trec import read_run, write_run
 from desa_ray.errors import DesaError
+from desa_ray.output import print_text
+from desa_ray.report.spreadsheet import write_csv
+from desa_ray.terminal import PlainTable, screen
 from jobs.console import note
 
 Run = Mapping[str, Sequence[str]]
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
         arguments.out.mkdir(parents=True, exist_ok=True)
         write_run(arguments.out / "fused.trec", rankings, tag="desa-fuse")
         depths.write_parquet(arguments.out / "depths.parquet")
-        depths.write_csv(arguments.out / "depths.csv")
+        write_csv(depths, arguments.out / "depths.csv")
     except OSError as error:
         raise DesaError(f"cannot be written: {error}", where=str(arguments.out)) from None
     _print_summary(names, weights, depths, arguments)
@@ -91,13 +92,12 @@ def run_names(paths: Sequence[Path]) -> list[str]:
 def _print_summary(
     names: Sequence[str], weights: Sequence[Fraction], depths: pl.DataFrame, arguments: argparse.Namespace
 ) -> None:
-    table = Table(title=f"{depths.height} queries, kappa {arguments.kappa}, ordered top {arguments.k} certain")
+    table = PlainTable(title=f"{depths.height} queries, kappa {arguments.kappa}, ordered top {arguments.k} certain")
     for heading in ("run", "weight", "mean depth", "mean length", "read to the end", "queries it lacks"):
         table.add_column(heading, justify="left" if heading == "run" else "right", overflow="fold")
     for name, weight in zip(names, weights, strict=True):
         read, length, at_end = depths[f"depth_{name}"], depths[f"length_{name}"], depths[f"exhausted_{name}"]
         means = f"{read.mean():.1f}", f"{length.mean():.1f}"
         table.add_row(name, str(weight), *means, f"{at_end.mean():.1%}", str((length == 0).sum()))
-    console = Console()
-    console.print(table)
-    console.print(f"wrote fused.trec, depths.parquet and depths.csv to {arguments.out}", soft_wrap=True)
+    screen().print(table)
+    print_text(f"wrote fused.trec, depths.parquet and depths.csv to {arguments.out}")

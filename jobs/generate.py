@@ -12,8 +12,6 @@ from uuid import uuid4
 
 import polars as pl
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
-from rich.table import Table
 
 from desa_ray.engines.prompts import prompt_names
 from desa_ray.errors import DesaError, Problems, listed
@@ -24,6 +22,7 @@ from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.leases import Lease
+from desa_ray.terminal import PlainTable, screen
 from jobs.app import hydra_app, output_folder
 from jobs.cells import open_store
 from jobs.console import ConsoleProgress, counted, note
@@ -56,7 +55,7 @@ def _task(config: DictConfig) -> None:
         if errors:  # what else could be generated is stored
             raise Problems(errors.values()) if len(errors) > 1 else next(iter(errors.values()))
     fresh = {stage.key.digest for stage in todo}
-    Console(width=None if Console().is_terminal else 140).print(_table(stages, fresh))
+    screen(140).print(_table(stages, fresh))
     if config.export is not None:
         for prompt in prompts:
             draws = [stages[prompt, draw] for draw in range(order.config.draws)]
@@ -64,9 +63,9 @@ def _task(config: DictConfig) -> None:
             note(f"exported: {path}")
 
 
-def _table(stages: dict[tuple[str, int], Stage], fresh: set[str]) -> Table:
+def _table(stages: dict[tuple[str, int], Stage], fresh: set[str]) -> PlainTable:
     """Validity, fallbacks and speed of each prompt and draw."""
-    table = Table(title="generated text", title_justify="left", title_style="")
+    table = PlainTable(title="generated text", title_justify="left", title_style="")
     for name in ("prompt", "draw", "state", "queries", "valid", "retries", "fallbacks", "tokens", "tokens/s"):
         table.add_column(name, justify="left" if name in ("prompt", "state") else "right")
     for (prompt, draw), stage in stages.items():

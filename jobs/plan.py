@@ -10,18 +10,19 @@ from typing import Annotated, Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 from pydantic.dataclasses import dataclass
-from rich.console import Console
-from rich.table import Table
 
 from desa_ray.config import STRICT, Int, checked
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
+from desa_ray.output import print_text
 from desa_ray.pipeline.estimates import plan_stages
 from desa_ray.pipeline.explain import Reason, explain
 from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import ancestors
+from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
+from desa_ray.terminal import PlainTable, screen, shown
 from jobs.app import hydra_app, output_folder
 from jobs.cells import open_store, plan
 from jobs.plan_views import plan_table, plan_tree, totals
@@ -50,20 +51,19 @@ def show_plan(orders: Sequence[Order], options: PlanConfig) -> None:
     cluster = orders[0].config.cluster
     store = open_store(orders[0].config)
     cells = plan(store, orders)
-    console = Console(width=None if Console().is_terminal else 160, highlight=False)
     if options.explain is not None:
-        _explain(console, store, options.explain, cells[options.explain], options.detail)
+        _explain(store, options.explain, cells[options.explain], options.detail)
         return
     stages = plan_stages(store, [target for cell in cells for target in cell.targets], cluster, this_machine())
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
-    console.print(show(title, stages, cluster, options.detail))
+    screen(160).print(show(title, stages, cluster, options.detail))
     for line in totals(store, stages):
-        console.print(line, soft_wrap=True)
+        print_text(line)
     check_feasible([planned.stage for planned in stages if planned.to_compute], cluster)
 
 
-def _explain(console: Console, store: Store, number: int, cell: Cell, detail: bool) -> None:
+def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:
     config = cell.config
     name = (
         f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name} kappa {config.fusion.kappa}"
@@ -71,24 +71,26 @@ def _explain(console: Console, store: Store, number: int, cell: Cell, detail: bo
     reasons = explain(store, cell.targets)
     total = sum(1 for _ in ancestors(cell.targets))
     if not reasons:
-        console.print(f"{name}: everything is stored ({total} stages), nothing would be computed", soft_wrap=True)
+        print_text(f"{name}: everything is stored ({total} stages), nothing would be computed")
         return
-    console.print(f"{name}: {len(reasons)} of {total} stages must be computed", soft_wrap=True)
-    table = Table(title_justify="left")
+    print_text(f"{name}: {len(reasons)} of {total} stages must be computed")
+    table = PlainTable(title_justify="left")
     for column in ("why: stored -> this cell", "differs in", "must be computed for it"):
         table.add_column(column, overflow="fold")
     for why, origins, stages in _causes(reasons):
         table.add_row(why, ", ".join(origins), stages)
-    console.print(table)
+    screen(160).print(table)
     if not detail:
         return
-    table = Table(title_justify="left")
+    table = PlainTable(title_justify="left")
     for column in ("stage", "what", "key", "nearest stored", "why"):
         table.add_column(column, overflow="fold")
     for reason in reasons:
         stage, why = reason.stage, [reason.text] if reason.text else [str(one) for one in reason.differences]
-        table.add_row(stage.name, stage.label, stage.key.short, reason.nearest or "-", "\n".join(why))
-    console.print(table)
+        table.add_row(
+            stage.name, stage.label, stage.key.short, reason.nearest or "-", shown("\n".join(map(printable, why)))
+        )
+    screen(160).print(table)
 
 
 def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:

@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.table import Table
-from rich.tree import Tree
-
 from desa_ray.config import ClusterConfig
 from desa_ray.pipeline.estimates import Planned
 from desa_ray.pipeline.feasible import GB, kind_of, queries_per_shard
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
+from desa_ray.terminal import PlainTable, PlainTree
 
 COLUMNS = ("stage", "what", "stages", "items left", "time", "bytes", "workers")
 ROUGH = "~~"
@@ -43,9 +41,9 @@ class Line:
         return [self.name, self.what, state, _items(left), _time(left), _bytes(left), _workers(cluster, left)]
 
 
-def plan_table(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> Table:
+def plan_table(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> PlainTable:
     """Inputs before users, a line a kind; with `detail`, a line a stage."""
-    table = Table(title=title, title_justify="left", title_style="")
+    table = PlainTable(title=title, title_justify="left", title_style="")
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in RIGHT else "left", overflow="fold")
     for line in _lines(stages, detail):
@@ -53,7 +51,7 @@ def plan_table(title: str, stages: Sequence[Planned], cluster: ClusterConfig, de
     return table
 
 
-def plan_tree(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> Tree:
+def plan_tree(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> PlainTree:
     """Results at the top, below each what it is computed from; a kind that was shown before only by its name."""
     lines = _lines(stages, detail)
     line_of = {planned.stage.key.digest: line for line in lines for planned in line.stages}
@@ -67,9 +65,9 @@ def plan_tree(title: str, stages: Sequence[Planned], cluster: ClusterConfig, det
     }
     used = {id(own) for owns in inputs.values() for own in owns}
     shown: set[int] = set()
-    root = Tree(title)
+    root = PlainTree(title)
 
-    def add(branch: Tree, line: Line) -> None:
+    def add(branch: PlainTree, line: Line) -> None:
         name, what, state, *rest = line.cells(cluster, detail)
         title = f"{name} {what}".strip()
         if id(line) in shown and inputs[id(line)]:

@@ -9,7 +9,6 @@ import polars as pl
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
-from rich.console import Console
 from rich.markdown import Markdown
 
 from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
@@ -24,6 +23,7 @@ from desa_ray.report.stored import StoredFusion
 from desa_ray.report.story import Story
 from desa_ray.report.study import Study
 from desa_ray.store.artifacts import Store
+from desa_ray.terminal import screen
 from desa_ray.types import sha256_json
 from jobs.app import hydra_app, output_folder
 from jobs.console import note
@@ -115,9 +115,8 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     write_report(report, folder)
     if config.trec:
         export_trec(study, folder / "trec", config.store)
-    console = Console(width=None if Console().is_terminal else 190)
     for table in (table for table in report.all_tables() if not table.detail):
-        console.print(rich_table(table), end="\n\n")
+        screen(190).print(rich_table(table), end="\n\n")
     for line in report.notes:
         note(line)
     if config.tracking.enabled:
@@ -189,7 +188,7 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
     stores = (StoredFusion(store, rows[0]["fusion_key"]), StoredFusion(store, rows[1]["fusion_key"]))
     text = Story(rows[0], rows[1], stores).markdown()
     (folder / "story.md").write_text(text, encoding="utf-8")
-    Console(width=None if Console().is_terminal else 160).print(Markdown(text))
+    screen(160).print(Markdown(text, hyperlinks=False))
     note(f"story: {folder / 'story.md'}")
     return text
 

@@ -2,21 +2,19 @@
 
 import argparse
 import re
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from desa_ray.config import StoreConfig
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, listed
+from desa_ray.output import print_text
 from desa_ray.store.artifacts import Store
 from desa_ray.store.catalog import Entry
 from desa_ray.store.garbage import judged, reachable, sweep_out
+from desa_ray.terminal import PlainTable, screen
 from desa_ray.tracking.last import FILE, last_uri
 from jobs.console import note
 from jobs.settings import home, store_root
@@ -78,7 +76,7 @@ def _list(store: Store, options: argparse.Namespace) -> int:
             "-" if options.no_runs else str(len(runs)),
         )
     _print(table)
-    print(f"{len(found)} artifacts, {_size(own.bytes for own in found)} in {store.files.shown}")
+    print_text(f"{len(found)} artifacts, {_size(own.bytes for own in found)} in {store.files.shown}")
     return 0
 
 
@@ -94,10 +92,10 @@ def _verify(store: Store, options: argparse.Namespace) -> int:
             continue  # unfinished: a rerun looks at its parts before it goes on
         problems = [own.problem] if own.key is None else [str(e) for e in store.artifact(own.key).damage().values()]
         for problem in problems:
-            print(f"damaged: {problem}", file=sys.stderr)
+            note(f"damaged: {problem}")
         damaged, checked, size = damaged + bool(problems), checked + 1, size + own.bytes
     unfinished = sum(own.key is None and not own.problem for own in found)
-    print(f"{checked} artifacts read ({_size([size])}), {damaged} damaged; {unfinished} unfinished, not read")
+    print_text(f"{checked} artifacts read ({_size([size])}), {damaged} damaged; {unfinished} unfinished, not read")
     return 1 if damaged else 0
 
 
@@ -112,7 +110,7 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
     uris = options.tracking or _own_tracking()
     runs = _runs(uris)
     roots = {*runs, *_written(home() / "outbox"), *(key for folder in options.keep for key in _outputs(Path(folder)))}
-    print(f"runs in {listed([redacted(uri) for uri in uris]) or 'no tracking store'} refer to {len(runs)} results")
+    print_text(f"runs in {listed([redacted(uri) for uri in uris]) or 'no tracking store'} refer to {len(runs)} results")
     verdicts = judged(store, roots, options.older_than * DAY_S, texts=options.texts)
     table = _table("artifact" if options.all else "stage", "kept", "goes", "size that goes", "why")
     groups: dict[str, list] = {}
@@ -129,10 +127,10 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
     going = [verdict for verdict in verdicts if verdict.drop]
     if not options.delete:
         size = _size(verdict.entry.bytes for verdict in going)
-        print(f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would go; --delete removes them")
+        print_text(f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would go; --delete removes them")
         return 0
     gone = list(sweep_out(store, going))
-    print(f"{len(gone)} artifacts removed, {_size(own.bytes for own in gone)} freed")
+    print_text(f"{len(gone)} artifacts removed, {_size(own.bytes for own in gone)} freed")
     if len(gone) < len(going):
         note(f"{len(going) - len(gone)} were left: they came into use meanwhile")
     return 0
@@ -205,13 +203,13 @@ def _when(moment: float) -> str:
     return f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M} ({days:.1f} days)"
 
 
-def _table(*columns: str) -> Table:
-    table = Table()
+def _table(*columns: str) -> PlainTable:
+    table = PlainTable()
     for column in columns:
         right = column in ("size", "runs", "kept", "goes", "size that goes")
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     return table
 
 
-def _print(table: Table) -> None:
-    Console(width=None if Console().is_terminal else 140).print(table)
+def _print(table: PlainTable) -> None:
+    screen(140).print(table)

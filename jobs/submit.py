@@ -24,6 +24,7 @@ from desa_ray.config import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.build import setting_problems
+from desa_ray.printable import printable_lines
 from jobs.app import hydra_app
 from jobs.arrival import VARIABLE, expectation
 from jobs.config_folder import read_folder
@@ -173,7 +174,8 @@ def _submit(settings: SubmitConfig, multirun: bool, config_folder: str | None, o
 
 
 def _write(text: str) -> None:
-    sys.stdout.write(text)
+    """What the job printed, piece by piece, as it may be shown here: the cluster's words are not ours."""
+    sys.stdout.write(printable_lines(text))
     sys.stdout.flush()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, Problems
+from desa_ray.output import print_text
 from jobs.console import counted
 from jobs.settings import home
 
@@ -29,7 +30,7 @@ def main(arguments: list[str]) -> int:
             why = reason.read_text(encoding="utf-8") if reason.exists() else "MLflow refused it"
             mend = "the cell's own folder has its results; remove this file when it is not needed"
             problems.append(DesaError(f"refused by {redacted(target.uri)}: {why}", where=str(path), mend=mend))
-    print(f"{counted(sent, 'log entry', 'log entries')} sent")
+    print_text(f"{counted(sent, 'log entry', 'log entries')} sent")
     if problems:
         raise Problems(problems)
     return 0

@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 
 from desa_ray.errors import DesaError
+from desa_ray.output import print_text
 from desa_ray.tracking.last import last_uri
 from jobs.settings import home
 
@@ -21,7 +22,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     uri = last_uri(home())
     if not uri.startswith("sqlite:"):
-        print(f"the last runs went to a tracking server: open {uri}")
+        print_text(f"the last runs went to a tracking server: open {uri}")
         return 0
     if not 0 < options.port < 65536:
         raise DesaError(f"port {options.port} does not exist", where="--port", mend="choose 1 to 65535")
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
         except OSError as error:
             what = f"cannot listen on {options.host}:{options.port}: {error.strerror}"
             raise DesaError(what, where="--port", mend="choose another, for example --port 5001") from error
-    print(f"MLflow on http://{options.host}:{options.port} (Ctrl-C ends it)", flush=True)
+    print_text(f"MLflow on http://{options.host}:{options.port} (Ctrl-C ends it)")
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
     command += ["--default-artifact-root", (home() / "mlartifacts").as_uri(), "--workers", "1"]
     command += ["--host", options.host, "--port", str(options.port)]

@@ -10,10 +10,9 @@ from typing import Any
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
-from rich.table import Table
 
 from desa_ray.errors import DesaError, listed
+from desa_ray.terminal import PlainTable, screen
 from jobs.app import hydra_app, output_folder
 from jobs.cells import run_cells
 from jobs.settings import Order, order_of
@@ -43,7 +42,7 @@ def _task(config: DictConfig) -> None:
     common = [o for o in HydraConfig.get().overrides.task if not o.startswith("expected=")]
     orders = _orders(rows, common, output_folder())
     entries = dict(zip(orders, run_cells(list(orders.values()), summary=output_folder() / "summary.json"), strict=True))
-    table = Table(title="expected numbers", title_justify="left", title_style="")
+    table = PlainTable(title="expected numbers", title_justify="left", title_style="")
     for name in ("condition", "metric", "expected", "tolerance", "found", "holds", "source"):
         table.add_column(name, overflow="fold")
     for row in rows:
@@ -54,7 +53,7 @@ def _task(config: DictConfig) -> None:
         shown = "-" if value is None else f"{value:.5g}"
         cells = [" ".join(row["overrides"]), row["metric"], str(row["value"]), str(row["tolerance"]), shown]
         table.add_row(*cells, "yes" if holds else "NO", row["source"])
-    Console(width=None if Console().is_terminal else 160).print(table)
+    screen(160).print(table)
 
 
 def main(arguments: list[str]) -> int:

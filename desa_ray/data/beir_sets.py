@@ -13,11 +13,11 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
 
-from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from desa_ray.config import DatasetConfig
 from desa_ray.errors import DesaError
+from desa_ray.terminal import screen
 
 TIMEOUT_S = 10.0  # without an answer for as long, there is no network
 
@@ -70,8 +70,8 @@ def _download(config: DatasetConfig, archive: Path, folder: Path) -> None:
 
 
 def _copy(response: BinaryIO, part: BinaryIO, size: int | None, name: str) -> None:
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=screen(stderr=True)) as progress:
         task = progress.add_task(f"downloading {name}", total=size)
         while block := response.read(1 << 20):
             part.write(block)

@@ -19,6 +19,7 @@ from desa_ray.report.comparisons import (
 from desa_ray.report.curves import corpus_figure, kappa_figure
 from desa_ray.report.cutoffs import cutoff_tables
 from desa_ray.report.effects import Sampling
+from desa_ray.report.escapes import markdown
 from desa_ray.report.figures import FIGURES, Figure
 from desa_ray.report.mechanism import correlations_table, mechanism_table, quartiles_table
 from desa_ray.report.names import dataset_name
@@ -27,6 +28,7 @@ from desa_ray.report.published import Published
 from desa_ray.report.render import latex_table, markdown_table
 from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table
 from desa_ray.report.robustness import ablations_table, robustness_table
+from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.study import AXES, Study
 from desa_ray.report.table import Column, Row, Table
 
@@ -126,19 +128,25 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         written.append(folder / name)
     for table in tables:
         frame = table.frame()
-        frame.write_csv(folder / "tables" / f"{table.name}.csv")
+        write_csv(frame, folder / "tables" / f"{table.name}.csv")
         frame.write_parquet(folder / "tables" / f"{table.name}.parquet")
         written += [folder / "tables" / f"{table.name}.{kind}" for kind in ("csv", "parquet")]
     return written
 
 
 def _markdown(report: Report, tables: Sequence[Table]) -> str:
-    parts = [f"# {report.title}\n", "\n".join(f"- {name}: {value}" for name, value in report.facts.items()) + "\n"]
+    facts = "\n".join(f"- {markdown(name)}: {markdown(value)}" for name, value in report.facts.items())
+    parts = [f"# {markdown(report.title)}\n", f"{facts}\n"]
     if report.notes:
-        parts.append("\n".join(f"- {note}" for note in report.notes) + "\n")
+        parts.append("\n".join(f"- {markdown(note)}" for note in report.notes) + "\n")
     parts += [markdown_table(table) for table in tables]
-    parts += [f"## {f.title}\n\n![{f.title}](figures/{f.name}.svg)\n\n{f.caption}\n" for f in report.figures]
+    parts += [_drawn(figure) for figure in report.figures]
     return "\n".join([*parts, markdown_table(report.cells)])
+
+
+def _drawn(figure: Figure) -> str:
+    title = markdown(figure.title)
+    return f"## {title}\n\n![{title}](figures/{figure.name}.svg)\n\n{markdown(figure.caption)}\n"
 
 
 def _summary(report: Report) -> dict[str, object]:

@@ -5,8 +5,8 @@ A content security policy in the page forbids every connection, so that "works o
 
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 
+from desa_ray.report.escapes import html
 from desa_ray.report.figures import Figure
 from desa_ray.report.svg import asset
 from desa_ray.report.table import Table, Value
@@ -33,9 +33,9 @@ def page(
     """
     entries = [(table.name, table.title) for table, _ in tables]
     entries += [(f"figure-{figure.name}", figure.title) for figure in figures] + [(cells.name, cells.title)]
-    links = "".join(f'<a href="#{name}">{escape(shown)}</a>' for name, shown in entries)
-    shown_facts = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in facts.items())
-    shown_notes = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    links = "".join(f'<a href="#{html(name)}">{html(shown)}</a>' for name, shown in entries)
+    shown_facts = "".join(f"<div><dt>{html(k)}</dt><dd>{html(v)}</dd></div>" for k, v in facts.items())
+    shown_notes = "".join(f"<li>{html(note)}</li>" for note in notes)
     body = "".join(_section(table, beside) for table, beside in tables)
     drawn = "".join(_figure(figure) for figure in figures)
     return (
@@ -43,8 +43,8 @@ def page(
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{asset('figure.css')}{asset('page.css')}</style></head><body>"
-        f'<header><h1>{escape(title)}</h1><button id="theme" type="button">theme: auto</button></header>'
+        f"<title>{html(title)}</title><style>{asset('figure.css')}{asset('page.css')}</style></head><body>"
+        f'<header><h1>{html(title)}</h1><button id="theme" type="button">theme: auto</button></header>'
         f'<nav aria-label="contents">{links}</nav><main><dl class="facts">{shown_facts}</dl>'
         + (f'<ul class="notes">{shown_notes}</ul>' if shown_notes else "")
         + body
@@ -57,8 +57,8 @@ def page(
 def _section(table: Table, beside: Table | None) -> str:
     extra = ""
     if beside is not None:
-        extra = f"<details open><summary>{escape(beside.title)}</summary>{_table(beside, flags=True)}</details>"
-    return f'<section id="{table.name}"><h2>{escape(table.title)}</h2>{_table(table)}{extra}</section>'
+        extra = f"<details open><summary>{html(beside.title)}</summary>{_table(beside, flags=True)}</details>"
+    return f'<section id="{html(table.name)}"><h2>{html(table.title)}</h2>{_table(table)}{extra}</section>'
 
 
 def _table(table: Table, *, flags: bool = False) -> str:
@@ -79,16 +79,16 @@ def _table(table: Table, *, flags: bool = False) -> str:
             line += f"<td{css}{_raw(value)}>{_lowered(cell)}</td>"
         lines[bool(row.about.get("pattern") or row.about.get("macro"))].append(f"<tr>{line}</tr>")
     foot = f"<tfoot>{''.join(lines[True])}</tfoot>" if lines[True] else ""
-    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    notes = "".join(f"<p>{html(note)}</p>" for note in table.notes)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title, quote=True)}">'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html(table.title)}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines[False])}</tbody>{foot}</table></div>{notes}"
     )
 
 
 def _lowered(text: str) -> str:
     """Text as HTML, with L_D, L_S and d_z set as symbols."""
-    return re.sub(r"\b(L)_([DS])\b|\b(d)_(z)\b", _symbol, escape(text))
+    return re.sub(r"\b(L)_([DS])\b|\b(d)_(z)\b", _symbol, html(text))
 
 
 def _symbol(found: re.Match[str]) -> str:
@@ -111,13 +111,13 @@ def _raw(value: Value) -> str:
 
 
 def _tip(text: str) -> str:
-    return f' data-tip="{escape(text, quote=True)}"' if text else ""
+    return f' data-tip="{html(text)}"' if text else ""
 
 
 def _figure(figure: Figure) -> str:
     drawing = figure.svg.render(standalone=False)
     return (
-        f'<section id="figure-{figure.name}"><h2>{escape(figure.title)}</h2><figure><div class="scroll" tabindex="0" '
-        f'role="region" aria-label="{escape(figure.title, quote=True)}">{drawing}</div>'
-        f"<figcaption>{escape(figure.caption)}</figcaption></figure></section>"
+        f'<section id="figure-{html(figure.name)}"><h2>{html(figure.title)}</h2><figure>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html(figure.title)}">{drawing}</div>'
+        f"<figcaption>{html(figure.caption)}</figcaption></figure></section>"
     )

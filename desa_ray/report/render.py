@@ -1,50 +1,37 @@
 """Tables as terminal tables, Markdown and LaTeX (booktabs): the same cells, each in the target's own escapes."""
 
-import re
 from collections.abc import Sequence
 
-from rich.markup import escape
-from rich.table import Table as RichTable
-
+from desa_ray.printable import printable
+from desa_ray.report.escapes import latex, markdown
 from desa_ray.report.table import Table
+from desa_ray.terminal import PlainTable, shown
 
-RICH = {"best": "[bold]{}[/bold]", "second": "[underline]{}[/underline]", "": "{}"}
+RICH = {"best": "bold", "second": "underline", "": ""}
 MARKDOWN = {"best": "**{}**", "second": "_{}_", "": "{}"}
 LATEX = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
-LATEX_SIGNS = {
-    "\\": r"\textbackslash{}",
-    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "−": "$-$",
-    "–": "--",
-    "×": r"$\times$",
-    "°": r"$^\circ$",
-    "κ": r"$\kappa$",
-    "<": "$<$",
-    ">": "$>$",
-}
 
 
-def rich_table(table: Table) -> RichTable:
+def rich_table(table: Table) -> PlainTable:
     """For a terminal: best values bold, second ones underlined."""
-    shown = RichTable(title=table.title, title_justify="left", title_style="bold", caption="\n".join(table.notes))
-    shown.caption_justify = "left"
+    notes = "\n".join(map(printable, table.notes))
+    found = PlainTable(title=table.title, title_justify="left", title_style="bold", caption=notes)
+    found.caption_justify = "left"
     for column in table.columns:
-        shown.add_column(escape(column.title), justify="right" if column.form else "left", overflow="fold")
+        found.add_column(column.title, justify="right" if column.form else "left", overflow="fold")
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
-        shown.add_row(*(RICH[mark].format(escape(cell)) for cell, mark in zip(cells, marks, strict=True)))
-    return shown
+        found.add_row(*(shown(printable(cell), RICH[mark]) for cell, mark in zip(cells, marks, strict=True)))
+    return found
 
 
 def markdown_table(table: Table) -> str:
     """A GitHub table with its title as heading: best values bold, second ones italic."""
-    head = [column.title.replace("|", "\\|") for column in table.columns]
+    head = [markdown(column.title) for column in table.columns]
     rule = ["--:" if column.form else ":--" for column in table.columns]
-    lines = [f"## {table.title}", "", piped(head), piped(rule)]
+    lines = [f"## {markdown(table.title)}", "", piped(head), piped(rule)]
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
-        lines.append(piped([MARKDOWN[m].format(c.replace("|", "\\|")) for c, m in zip(cells, marks, strict=True)]))
-    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes)]).rstrip() + "\n"
+        lines.append(piped([MARKDOWN[m].format(markdown(c)) for c, m in zip(cells, marks, strict=True)]))
+    return "\n".join([*lines, "", *(f"- {markdown(note)}" for note in table.notes)]).rstrip() + "\n"
 
 
 def piped(cells: Sequence[str]) -> str:
@@ -55,9 +42,9 @@ def piped(cells: Sequence[str]) -> str:
 def latex_table(table: Table) -> str:
     """A `table` environment that needs the package booktabs; best values bold, second ones underlined."""
     align = "".join("r" if column.form else "l" for column in table.columns)
-    head = " & ".join(latex(column.title) for column in table.columns)
+    head = _latex_row([latex(column.title) for column in table.columns])
     body = [
-        " & ".join(LATEX[mark].format(latex(cell)) for cell, mark in zip(cells, marks, strict=True)) + r" \\"
+        _latex_row([LATEX[mark].format(latex(cell)) for cell, mark in zip(cells, marks, strict=True)])
         for cells, marks in zip(table.shown(), table.marks(), strict=True)
     ]
     caption = ". ".join(latex(part) for part in (table.title, *table.notes))
@@ -67,7 +54,7 @@ def latex_table(table: Table) -> str:
             r"\centering\footnotesize",
             rf"\begin{{tabular}}{{{align}}}",
             r"\toprule",
-            head + r" \\",
+            head,
             r"\midrule",
             *body,
             r"\bottomrule",
@@ -80,10 +67,7 @@ def latex_table(table: Table) -> str:
     )
 
 
-def latex(text: str) -> str:
-    """Text for LaTeX; L_D, L_S and d_z become mathematics."""
-    parts = re.split(r"\b(L_[DS]|d_z)\b", text)
-    return "".join(
-        f"${part}$" if place % 2 else "".join(LATEX_SIGNS.get(sign, sign) for sign in part)
-        for place, part in enumerate(parts)
-    )
+def _latex_row(cells: Sequence[str]) -> str:
+    """One row; a first cell that begins like an argument of the line end or rule before it is kept apart from it."""
+    apart = "{}" if cells and cells[0].startswith(("[", "*", "(")) else ""
+    return f"{apart}{' & '.join(cells)} " + r"\\"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from desa_ray.report.escapes import markdown
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.render import piped
 from desa_ray.report.stored import Ranking, StoredFusion
@@ -15,6 +16,7 @@ from desa_ray.report.stored import Ranking, StoredFusion
 SHOWN = 20
 SNIPPET = 70
 ABSENT = "–"
+USED = (("κ", "kappa"), ("encoder", "encoder"), ("generator", "generator"))
 
 
 class Story:
@@ -33,14 +35,15 @@ class Story:
     def markdown(self) -> str:
         """The whole story."""
         before, after = self.before, self.after
-        method = method_name(str(after["method"]))
+        method = markdown(method_name(str(after["method"])))
+        dataset = markdown(dataset_name(str(after["dataset"])))
         source = self.sources[1]
         lines = [
-            f"# Query {self.query} of {dataset_name(str(after['dataset']))}: {method} against Original",
+            f"# Query {markdown(self.query)} of {dataset}: {method} against Original",
             "",
             f"> {_line(source.queries['text'][source.row(self.query)])}",
             "",
-            f"Draw {after['draw']}, κ {after['kappa']}, encoder {after['encoder']}, generator {after['generator']}.",
+            f"Draw {after['draw']}, " + ", ".join(f"{title} {markdown(after[name])}" for title, name in USED) + ".",
             "",
             *self._generated(),
             "## Before and after",
@@ -66,7 +69,7 @@ class Story:
         for prompt, texts in self.sources[1].generated(self.query).items():
             used = self.after["n_refs"] if prompt == "references" else None
             part = f", of which the first {used} are used" if used and used < len(texts) else ""
-            lines += [f"## Generated: {prompt}{part}", ""]
+            lines += [f"## Generated: {markdown(prompt)}{part}", ""]
             lines += [*(f"{n}. {_line(text)}" for n, text in enumerate(texts, 1)), ""]
         return lines
 
@@ -131,8 +134,9 @@ class Story:
         return ", ".join(told) or "others moved around it"
 
     def _side_by_side(self, before: Sequence[Ranking], after: Sequence[Ranking]) -> list[str]:
-        columns = [(f"Original: {ranking.name}", ranking) for ranking in before]
-        columns += [(f"{method_name(str(self.after['method']))}: {ranking.name}", ranking) for ranking in after]
+        method = markdown(method_name(str(self.after["method"])))
+        columns = [(f"Original: {markdown(ranking.name)}", ranking) for ranking in before]
+        columns += [(f"{method}: {markdown(ranking.name)}", ranking) for ranking in after]
         rows = [
             [str(place + 1), *(self._name(self.ids[r.docs[place]]) if place < len(r.docs) else "" for _, r in columns)]
             for place in range(min(SHOWN, max(len(ranking.docs) for _, ranking in columns)))
@@ -145,7 +149,7 @@ class Story:
             [str(place + 1), *(self._name(top[place]) if place < len(top) else "" for top in tops)]
             for place in range(max(map(len, tops)))
         ]
-        return _table(["rank", "Original", method_name(str(self.after["method"]))], rows)
+        return _table(["rank", "Original", markdown(method_name(str(self.after["method"])))], rows)
 
     def _judged(self) -> list[str]:
         if not self.grades:
@@ -153,12 +157,12 @@ class Story:
         lines = ["## Judged relevant", ""]
         texts = dict(zip(self.ids, self.texts, strict=True))
         for document, grade in sorted(self.grades.items(), key=lambda item: (-item[1], item[0])):
-            lines.append(f"- {document} (grade {grade}): {_line(texts[document], 200)}")
+            lines.append(f"- {markdown(document)} (grade {grade}): {_line(texts[document], 200)}")
         return lines
 
     def _name(self, document: str) -> str:
         """A document's id; bold where it is judged relevant."""
-        return f"**{document}**" if document in self.grades else document
+        return f"**{markdown(document)}**" if document in self.grades else markdown(document)
 
     def _grade(self, document: str) -> str:
         return str(self.grades.get(document, "")) or " "
@@ -190,10 +194,11 @@ def _place(place: int | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [piped(head), piped(["---"] * len(head)), *(piped([c.replace("|", "\\|") for c in row]) for row in rows)]
+    """A table of cells that are Markdown already."""
+    return [piped(head), piped(["---"] * len(head)), *map(piped, rows)]
 
 
 def _line(text: str, limit: int = 600) -> str:
-    """Text on one line, cut where it is long."""
+    """Text as Markdown on one line, cut where it is long."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[:limit].rstrip()} …"
+    return markdown(flat if len(flat) <= limit else f"{flat[:limit].rstrip()} …")

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib.resources import files
+
+from desa_ray.report.escapes import html
 
 
 @cache
@@ -65,9 +66,9 @@ class Svg:
         self.parts: list[str] = []
 
     def _add(self, tag: str, attributes: dict[str, object], css: str, tip: str, text: str = "") -> None:
-        shown = "".join(f' {k.replace("_", "-")}="{_number(v)}"' for k, v in attributes.items())
-        inner = f"<title>{escape(tip)}</title>" if tip else ""
-        inner += escape(text)
+        shown = "".join(f' {k.replace("_", "-")}="{html(_number(v))}"' for k, v in attributes.items())
+        inner = f"<title>{html(tip)}</title>" if tip else ""
+        inner += html(text)
         self.parts.append(f'<{tag} class="{css}"{shown}>{inner}</{tag}>' if inner else f'<{tag} class="{css}"{shown}/>')
 
     def rect(self, x: float, y: float, width: float, height: float, css: str, tip: str = "") -> None:
@@ -106,7 +107,7 @@ class Svg:
         paper = f'<rect class="paper" width="{self.width}" height="{self.height}"/>' if standalone else ""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="fig" viewBox="0 0 {self.width} {self.height}" '
-            f'width="{self.width}" height="{self.height}" role="img" aria-label="{escape(self.title, quote=True)}">'
+            f'width="{self.width}" height="{self.height}" role="img" aria-label="{html(self.title)}">'
         )
         return head + style + paper + "".join(self.parts) + "</svg>"
 

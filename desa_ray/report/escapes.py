@@ -1,0 +1,59 @@
+"""Text in other languages: Markdown, LaTeX, HTML and SVG show what a name says and never do what it says.
+
+Names and ids come from collections and records of anybody. Each function takes any text and gives a piece of one line
+in its language that reads as the text, made printable first.
+"""
+
+import html as html_library
+import re
+
+from desa_ray.printable import printable
+
+# What begins something anywhere in a line of Markdown: an underscore does so only at the edge of a word, an ampersand
+# before an entity, and brackets where a target or a definition follows.
+_MARKDOWN = re.compile(r"[\\`*<>|~$]|&(?=#?\w+;)|\](?=[(\[:])|(?<![^\W_])_|_(?![^\W_])")
+_MARKDOWN_START = re.compile(r"^(\s*)([-+](?![0-9.])|[#=]|\d{1,9}(?=[.)](?:\s|$)))")
+_ADDRESS = re.compile(r"(?i)\b(https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)")
+LATEX_SIGNS = {
+    "\\": r"\textbackslash{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    '"': r"\symbol{34}",
+    "`": r"\symbol{96}",
+    "|": r"\textbar{}",
+    "−": "$-$",
+    "–": "--",
+    "×": r"$\times$",
+    "°": r"$^\circ$",
+    "κ": r"$\kappa$",
+    "<": "$<$",
+    ">": "$>$",
+}
+
+
+def markdown(text: object) -> str:
+    """A piece of GitHub's Markdown: no emphasis, link, HTML, mathematics, list, heading or cell border of its own."""
+    shown = _MARKDOWN.sub(lambda found: f"\\{found[0]}", printable(text))
+    shown = _ADDRESS.sub(lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", shown)
+    return _MARKDOWN_START.sub(_not_a_start, shown)
+
+
+def _not_a_start(found: re.Match[str]) -> str:
+    """The first sign of a line, so that it begins no list and no heading."""
+    blanks, sign = found.groups()
+    return f"{blanks}{sign[:-1]}&#{ord(sign[-1])};" if sign.isdigit() else f"{blanks}\\{sign}"
+
+
+def latex(text: object) -> str:
+    """A piece of LaTeX: no command, comment, group or mathematics of its own; L_D, L_S and d_z become mathematics."""
+    parts = re.split(r"\b(L_[DS]|d_z)\b", printable(text))
+    return "".join(
+        f"${part}$" if place % 2 else "".join(LATEX_SIGNS.get(sign, sign) for sign in part)
+        for place, part in enumerate(parts)
+    )
+
+
+def html(text: object) -> str:
+    """A piece of HTML or SVG, between tags or within the quotes of an attribute."""
+    return html_library.escape(printable(text), quote=True)

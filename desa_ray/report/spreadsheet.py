@@ -1,0 +1,30 @@
+"""CSV files that a spreadsheet opens as what they say: text stays text, numbers stay numbers.
+
+A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, also after a tab or a line end. Such text
+gets an apostrophe in front, which spreadsheets show as text; numbers, written as text or not, are left alone. Parquet
+files and TREC runs beside the CSV keep every id as it is.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+FORMULA = r"^(?:[\t\r\n]|[\s\x00-\x1f\x7f\u00a0\u200b\ufeff]*[=+\-@＝＋－＠])"
+NUMBER = r"^[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?%?$"
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write a frame with its text neutralised, headings too."""
+    spelled = neutralised(pl.Series(frame.columns, dtype=pl.String)).to_list()
+    texts = [neutralised(frame[name]) for name in frame.columns if frame.schema[name] == pl.String]
+    frame.with_columns(texts).rename(dict(zip(frame.columns, spelled, strict=True))).write_csv(path)
+
+
+def neutralised(texts: pl.Series) -> pl.Series:
+    """Text (String) with an apostrophe before everything that a spreadsheet would run."""
+    runs = texts.str.contains(FORMULA) & ~texts.str.contains(NUMBER)
+    return (
+        texts.to_frame("text")
+        .select(pl.when(runs).then(pl.format("'{}", "text")).otherwise("text").alias(texts.name))
+        .to_series()
+    )
