@@ -4,8 +4,9 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from functools import wraps
+from io import StringIO
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -18,14 +19,14 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from desa_ray.config import RunConfig
-from desa_ray.credentials import refuse_credentials
+from desa_ray.credentials import has_credentials, refuse_credentials
 from desa_ray.errors import DesaError
 from desa_ray.output import print_text
 from jobs.composition import worded
 from jobs.config_folder import offered, read_folder
 from jobs.flags import check_flags, check_overrides, composing, parse_flags
 from jobs.help import help_text
-from jobs.settings import home
+from jobs.settings import addresses, home
 
 CONFIG = "pkg://desa_ray.conf"
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
@@ -67,6 +68,7 @@ def hydra_app(
         # Hydra announces an exception of the task in its own words, with all overrides: each leaves by another door.
         try:
             claim(output_folder())
+            refuse_credentials(addresses(config))
             task(config)
         except BaseException as error:
             failures.append(error)
@@ -76,7 +78,8 @@ def hydra_app(
     GlobalHydra.instance().clear()
     with _tidied(), offered(files):
         try:
-            hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
+            with _printed_safely() if flags.cfg or flags.info else nullcontext():
+                hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
             if failures:
                 raise failures[0]
         except BrokenPipeError:
@@ -88,6 +91,14 @@ def hydra_app(
                 raise  # a fault of this program, to be seen whole
             raise worded(error, verb, arguments, kind, further) from error
     return 0
+
+
+@contextmanager
+def _printed_safely() -> Iterator[None]:
+    """Hydra prints configurations as they are; here what it prints is escaped and secrets are hidden."""
+    with redirect_stdout(StringIO()) as printed:
+        yield
+    print_text(printed.getvalue().removesuffix("\n"))
 
 
 def output_folder() -> Path:
@@ -149,6 +160,10 @@ def _tidied() -> Iterator[None]:
 
 
 def _tidy(folder: Path, outputs: Path, keep_outputs: bool) -> None:
+    for note in (*(folder / ".hydra").glob("*.yaml"), folder / "multirun.yaml"):
+        with suppress(OSError):
+            if any(map(has_credentials, note.read_text(encoding="utf-8", errors="replace").splitlines())):
+                note.unlink()  # Hydra writes the configuration before anybody checks it
     if not folder.is_dir() or {path.name for path in folder.iterdir()} - NOTES:
         return
     for note in (*(folder / ".hydra").glob("*.yaml"), folder / "multirun.yaml"):

@@ -1,6 +1,5 @@
 """Compare TREC runs with the paper's statistics: `desa compare a.trec b.trec --qrels Q`."""
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from desa_ray.report.render import rich_table
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.table import Column, Row, Table, Value
 from desa_ray.terminal import screen
+from jobs.arguments import ArgumentParser
 from jobs.console import note
 from jobs.fuse import run_names
 
@@ -121,8 +121,8 @@ def _write(folder: Path, tables: Sequence[Table], values: Mapping[str, pl.DataFr
     note(f"wrote runs, effects and queries to {folder}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="desa compare", description=__doc__)
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="desa compare", description=__doc__)
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz; the first is tested"
     )

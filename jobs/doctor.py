@@ -23,6 +23,7 @@ from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen, shown
 from jobs import checkup
+from jobs.arguments import ArgumentParser
 from jobs.checkup import Finding, failed
 from jobs.console import counted
 from jobs.settings import home, store_root, tracking_uri
@@ -96,7 +97,7 @@ def examine(options: argparse.Namespace) -> Iterator[Finding]:
 def main(arguments: list[str]) -> int:
     """`desa doctor [--store URL] [--tracking URI] [--cluster ADDRESS] [--json]`."""
     first, _, rest = (__doc__ or "").partition("\n")
-    parser = argparse.ArgumentParser(prog="desa doctor", description=first, epilog=rest)
+    parser = ArgumentParser(prog="desa doctor", description=first, epilog=rest)
     parser.add_argument("--store", metavar="URL", help="folder or fsspec address (default: $DESA_HOME/store)")
     parser.add_argument("--tracking", metavar="URI", help="tracking store (default: sqlite in $DESA_HOME)")
     parser.add_argument("--cluster", metavar="ADDRESS", help="a running Ray cluster (default: start a local one)")

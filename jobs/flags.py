@@ -18,6 +18,7 @@ from hydra.errors import HydraException
 
 from desa_ray.errors import DesaError, Problems
 from desa_ray.lines import shown
+from jobs.arguments import escaped
 from jobs.composition import ordered
 
 SUBMITTED = "submitted"  # what a submitted run composes where it arrives
@@ -29,7 +30,10 @@ _FOLDERS = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|oc\.env:\s*DESA_OUTPUTS\s*
 
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
     """The flags and overrides; exits with code 2 and a usage line where Hydra's parser would."""
-    return get_args_parser().parse_args(ordered(arguments))
+    parser = get_args_parser()
+    refuse = parser.error
+    parser.error = lambda message: refuse(escaped(message))
+    return parser.parse_args(ordered(arguments))
 
 
 def config_folder(arguments: Sequence[str]) -> Path | None:

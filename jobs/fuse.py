@@ -15,6 +15,7 @@ from desa_ray.errors import DesaError
 from desa_ray.output import print_text
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.terminal import PlainTable, screen
+from jobs.arguments import ArgumentParser
 from jobs.console import note
 
 Run = Mapping[str, Sequence[str]]
@@ -65,8 +66,8 @@ def fuse_runs(
     return rankings, pl.DataFrame(rows)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="desa fuse", description=__doc__)
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="desa fuse", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz, in reading order")
     parser.add_argument("--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)")
     parser.add_argument("--k", default=20, type=int, help="how many documents must be certain (20)")

@@ -1,7 +1,7 @@
 """Where things live, and the door between Hydra's configuration and the typed one."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,7 @@ PATHS = (
     ("sparse", "java_home"),
     ("store", "root"),
 )
-ADDRESSES = (
-    ("dataset", "url"),
-    ("generator", "base_url"),
-    ("cluster", "address"),
-    ("tracking", "uri"),
-    ("store", "root"),
-)
+FREE_TEXTS = ("dataset.queries", "encoder.query_prefix")  # ids and words, which may look like anything
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ def order_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> O
     unknown = [str(key) for key in config if key not in (*RUN_KEYS, *further, "hydra")]
     own = OmegaConf.masked_copy(config, [key for key in RUN_KEYS if key in config])
     plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-    refuse_credentials((f"{group}.{name}", _text(plain, group, name)) for group, name in ADDRESSES)
+    refuse_credentials(addresses(config))
     for group, name in PATHS:
         # Workers have another working folder, so paths travel whole. An empty one is left to be refused.
         if (value := _text(plain, group, name)) and "://" not in value and "\0" not in value:
@@ -99,6 +93,17 @@ def order_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> O
     if problems:
         raise Problems(problems)
     return Order(parsed, plain, folder)
+
+
+def addresses(config: DictConfig) -> Iterator[tuple[str, str]]:
+    """(name, value) of every setting that is text, and so could be an address with a password."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    for name, value in flat(plain).items():
+        if name.startswith(("hydra.", *FREE_TEXTS)):
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str):
+                yield name, item
 
 
 def _text(plain: Mapping[str, Any], group: str, name: str) -> str | None:

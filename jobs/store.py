@@ -16,6 +16,7 @@ from desa_ray.store.catalog import Entry
 from desa_ray.store.garbage import judged, reachable, sweep_out
 from desa_ray.terminal import PlainTable, screen
 from desa_ray.tracking.last import FILE, last_uri
+from jobs.arguments import ArgumentParser
 from jobs.console import note
 from jobs.settings import home, store_root
 
@@ -25,11 +26,11 @@ KEY = re.compile(r'"(?:key|key\.[^"]*)":\s*"([0-9a-f]{64})"')
 
 def main(arguments: list[str]) -> int:
     """`desa store list|verify|gc [options]`; verify exits 1 where something is damaged."""
-    parser = argparse.ArgumentParser(prog="desa store", description=__doc__)
+    parser = ArgumentParser(prog="desa store", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|verify|gc")
-    common = argparse.ArgumentParser(add_help=False)
+    common = ArgumentParser(add_help=False)
     common.add_argument("--store", metavar="ROOT", help="folder or address (default: $DESA_HOME/store)")
-    runs = argparse.ArgumentParser(add_help=False)
+    runs = ArgumentParser(add_help=False)
     what = "tracking store whose runs count; repeat it for more (default: $DESA_HOME's own, and that of the last runs)"
     runs.add_argument("--tracking", metavar="URI", action="append", help=what)
 

@@ -1,18 +1,18 @@
 """Send log entries that wait on disk to their MLflow tracking stores."""
 
-import argparse
 from pathlib import Path
 
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, Problems
 from desa_ray.output import print_text
+from jobs.arguments import ArgumentParser
 from jobs.console import counted
 from jobs.settings import home
 
 
 def main(arguments: list[str]) -> int:
     """`desa sync`: sends what runs could not, in order, each once; runs of killed sweeps are marked KILLED."""
-    parser = argparse.ArgumentParser(prog="desa sync", description=__doc__)
+    parser = ArgumentParser(prog="desa sync", description=__doc__)
     parser.parse_args(arguments)
     from desa_ray.tracking.outbox import left_behind, replay
     from desa_ray.tracking.runs import Tracker

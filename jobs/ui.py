@@ -1,6 +1,5 @@
 """Open the MLflow UI on the tracking store that the last runs used."""
 
-import argparse
 import os
 import signal
 import socket
@@ -11,12 +10,13 @@ from contextlib import suppress
 from desa_ray.errors import DesaError
 from desa_ray.output import print_text
 from desa_ray.tracking.last import last_uri
+from jobs.arguments import ArgumentParser
 from jobs.settings import home
 
 
 def main(arguments: list[str]) -> int:
     """`desa ui [--host H] [--port P]`: serves until interrupted; a tracking server's address is printed instead."""
-    parser = argparse.ArgumentParser(prog="desa ui", description=__doc__)
+    parser = ArgumentParser(prog="desa ui", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port to listen on (%(default)s)")
     options = parser.parse_args(arguments)
