@@ -141,7 +141,7 @@ def test_progress_titles_are_escaped(text, capsys):
     from jobs.console import ConsoleProgress
 
     progress = ConsoleProgress()
-    stage = Stage("ranking", 1, {}, work=None, label=f"<{text}>")  # pyright: ignore[reportArgumentType]
+    stage = Stage(None, "ranking", 1, {}, None, label=f"<{text}>")  # pyright: ignore[reportArgumentType]
     progress.begin(stage, 1, 0)
     progress.advance(stage)
     progress.end(stage, 5.0)
@@ -161,7 +161,7 @@ def test_progress_bars_read_no_markup(monkeypatch):
     terminal = Console(file=io.StringIO(), force_terminal=True, width=200, markup=False, emoji=False)
     monkeypatch.setattr(console, "screen", lambda **_: terminal)
     progress = ConsoleProgress()
-    progress.begin(Stage("ranking", 1, {}, work=None, label="[/b]\x1b[5m:bear:"), 1, 0)  # pyright: ignore[reportArgumentType]
+    progress.begin(Stage(None, "ranking", 1, {}, None, label="[/b]\x1b[5m:bear:"), 1, 0)  # pyright: ignore[reportArgumentType]
     progress.close()
     assert progress.bars is not None
     assert all(not column.markup for column in progress.bars.columns if isinstance(column, TextColumn))
