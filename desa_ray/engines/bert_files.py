@@ -184,8 +184,8 @@ def _checked(path: Path, architecture: Architecture, _: tuple[int, int, int]) ->
             what = f"tensor {name!r} is of type {shown(tensor.kind)[1:-1]}, one of {', '.join(FLOATS)} is meant"
             raise DesaError(what, where=str(path), mend="save the weights as float32")
         if not _fits(tensor.shape, shape, at_least=name == "embeddings.position_embeddings.weight"):
-            meant = [n or "any" for n in shape]
-            what = f"tensor {name!r} has the shape {list(tensor.shape)}, by config.json {meant} is meant"
+            meant = ", ".join(str(n or "any") for n in shape)
+            what = f"tensor {name!r} has the shape {list(tensor.shape)}, by config.json [{meant}] is meant"
             raise DesaError(what, where=str(path), mend="take config.json and weights of one model")
         if not _finite(path, tensor):
             what = f"tensor {name!r} holds a number that is not finite"

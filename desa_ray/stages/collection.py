@@ -15,6 +15,7 @@ import polars as pl
 
 from desa_ray.config import DatasetConfig
 from desa_ray.data import fingerprint, load_collection
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.stage import Finished, Shard, Stage, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 from desa_ray.store.tables import read_table, write_table
@@ -32,6 +33,11 @@ def _loaded(config: DatasetConfig, data_home: str) -> Collection:
     return load_collection(config, data_home=Path(data_home))
 
 
+def _changed(config: DatasetConfig) -> DesaError:
+    mend = "run again when nothing writes to it any more"
+    return DesaError("its files changed while they were read", where=f"dataset {config.name}", mend=mend)
+
+
 @dataclass(frozen=True)
 class TableWork(Work):
     """Writes one table of a collection (`documents`, `queries` or `qrels`) from its source."""
@@ -41,17 +47,25 @@ class TableWork(Work):
     data_home: str
     pool: None = None
 
-    def _frame(self) -> pl.DataFrame:
-        return getattr(_loaded(self.config, self.data_home), self.table)
+    def _frame(self, stage: Stage) -> pl.DataFrame:
+        """The table whose content the stage is named after; refused where the source has another one by now."""
+        name = {attribute: f"{stage}_hash" for stage, attribute in TABLES.items()}[self.table]
+        found = _loaded(self.config, self.data_home)
+        if getattr(found, name) != stage.params["content"]:  # kept from before the source changed
+            _loaded.cache_clear()
+            found = _loaded(self.config, self.data_home)
+        if getattr(found, name) != stage.params["content"]:
+            raise _changed(self.config)
+        return getattr(found, self.table)
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(self._frame().height, ROWS_A_PART)}
+        return {"bounds": bounds(self._frame(stage).height, ROWS_A_PART)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, PART)
 
     def run(self, engine: None, stage: Stage, shard: Shard) -> None:
-        rows = self._frame()[shard.start : shard.stop]
+        rows = self._frame(stage)[shard.start : shard.stop]
         write_table(stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
@@ -76,7 +90,11 @@ class CollectionWork(Work):
         raise AssertionError("a collection record has no shards")
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        _loaded.cache_clear()  # of what the source was before
         found = _loaded(self.config, self.data_home)
+        reread = self.config.kind == "ir_datasets"  # its fingerprint takes reading all of it
+        if not reread and fingerprint(self.config, data_home=Path(self.data_home)) != stage.params["source"]:
+            raise _changed(self.config)
         sizes, hashes = tables_record(found)
         return Finished(stage.key.digest, {**sizes, **found.counts}, {"tables": hashes})
 

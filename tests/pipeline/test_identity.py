@@ -1,5 +1,7 @@
 """What enters a key: everything that changes a result, and nothing else. Test names state the invariant."""
 
+import json
+import shutil
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -9,10 +11,13 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
+from desa_ray.data import load_collection
 from desa_ray.engines.model_files import find_model
+from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.records import labels
 from desa_ray.pipeline.stage import ancestors
+from desa_ray.stages import collection
 from desa_ray.store.artifacts import Store
 from jobs.settings import RUN_KEYS
 
@@ -128,3 +133,66 @@ def test_weights_of_the_users_own_are_never_shown_under_the_bare_name(config, ho
     posing = replace(config, encoder=replace(config.encoder, name="bge_small", path=str(folder)))
     label = labels(Builder(posing, store, home).cell())["encoder"]
     assert label.startswith("bge_small+local-")
+
+
+def test_a_permuted_collection_has_the_same_keys_in_another_store(config, scifact_slice, tmp_path):
+    """Equal keys of the fusion stages are equal records: nothing reads the files again."""
+    other = tmp_path / "permuted"
+    shutil.copytree(scifact_slice, other)
+    for name in ("corpus.jsonl", "queries.jsonl", "generations/references.jsonl"):
+        lines = (other / name).read_text().splitlines()
+        (other / name).write_text("\n".join(lines[7:] + lines[:7][::-1]) + "\n")
+    head, *judged = (other / "qrels" / "test.tsv").read_text().splitlines()
+    (other / "qrels" / "test.tsv").write_text("\n".join([head, *judged[::-1]]) + "\n")
+    permuted = replace(config, dataset=replace(config.dataset, path=str(other)))
+    before, after = _keys(config, tmp_path / "one"), _keys(permuted, tmp_path / "two")
+    assert "fusion" in before
+    assert before == after
+
+
+@pytest.mark.parametrize("when", ["hashed and read", "read and written"])
+def test_a_collection_that_changes_between_two_reads_is_refused_and_not_stored(when, config, scifact_slice, tmp_path):
+    folder = tmp_path / "changing"
+    shutil.copytree(scifact_slice, folder)
+    changed = replace(config, dataset=replace(config.dataset, path=str(folder)))
+    loads = []
+
+    def load(dataset, *, data_home):
+        found = load_collection(dataset, data_home=data_home)
+        loads.append(found)
+        if when == "hashed and read":
+            text = (folder / "corpus.jsonl").read_text()
+            (folder / "corpus.jsonl").write_text(text.replace("the", "teh"))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collection, "load_collection", load)
+        if when == "read and written":
+            record = collection.CollectionWork.finish
+
+            def finish(work, stage, layout):
+                done = record(work, stage, layout)
+                (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n")
+                collection._loaded.cache_clear()
+                return done
+
+            patch.setattr(collection.CollectionWork, "finish", finish)
+        with pytest.raises(DesaError) as refused:
+            _keys(changed, tmp_path / "home")
+    assert loads
+    if when == "hashed and read":
+        assert "dataset slice: its files changed while they were read (run again" in str(refused.value)
+    assert not list((tmp_path / "home" / "store" / "queries").glob("*/manifest.json"))
+
+
+def test_a_source_that_changes_between_two_runs_of_a_process_is_read_anew(config, scifact_slice, tmp_path):
+    folder = tmp_path / "changing"
+    shutil.copytree(scifact_slice, folder)
+    changed = replace(config, dataset=replace(config.dataset, path=str(folder)))
+    before = _keys(changed, tmp_path / "home")
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
+    rows[0]["text"] += " and more"
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    after = _keys(changed, tmp_path / "home")
+    assert before["corpus"] != after["corpus"]
+    assert before["queries"] == after["queries"]
