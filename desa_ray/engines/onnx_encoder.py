@@ -40,7 +40,7 @@ class OnnxEncoder:
     def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int, model_home: Path, batch_size: int):
         self._pool = POOLING[config.pooling]
         self._batch_size = batch_size
-        self._tokenizer = load_tokenizer(files.tokenizer, config.max_tokens)
+        self._ids = load_tokenizer(files.tokenizer, config.max_tokens)
         self._session = _session(_graph(files, model_home), threads, files.weights)
         self._hidden, self.dimension = _hidden_output(self._session, files.weights)
         self._weights, self._words = files.weights, _words(files)
@@ -54,7 +54,7 @@ class OnnxEncoder:
         Raises:
             DesaError: a vector is not finite or has no length; names its text.
         """
-        tokens = [self._tokenizer.encode(text).ids for text in texts]
+        tokens = [self._ids(text) for text in texts]
         vectors_ND = np.empty((len(texts), self.dimension), np.float32)
         for batch in _batches([len(ids) for ids in tokens], self._batch_size):
             ids_BT, mask_BT = _padded([tokens[row] for row in batch])
