@@ -5,7 +5,7 @@ with the `desa` command.
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import PackageNotFoundError, version
@@ -76,21 +76,23 @@ def fuse(
     if isinstance(channels, str | bytes | Mapping | Set | Iterator):
         what = f"channels in a {type(channels).__name__} have no order"
         raise DesaError(what, where="channels", mend="give a list of channels")
-    channels = list(channels)
-    exact = [rational(weight, "weight") for weight in ([1] * len(channels) if weights is None else weights)]
+    channels = _listed(channels, "channels", "give a list of channels")
+    given = [1] * len(channels) if weights is None else _listed(weights, "weights", "give one weight per channel")
+    exact = [rational(weight, "weight") for weight in given]
     if len(exact) != len(channels):
-        raise DesaError(f"{len(channels)} channels with {len(exact)} weights", mend="give one weight a channel")
+        raise DesaError(f"{len(channels)} channels with {len(exact)} weights", mend="give one weight per channel")
     for c, weight in enumerate(exact):
         if weight < 0:
-            raise DesaError(f"weight {weight} is negative", where=f"channel {c}")
+            raise DesaError(f"weight {weight} is negative", where=f"channel {c}", mend="use 0 or more")
     used = [c for c, weight in enumerate(exact) if weight > 0]
     if not used:
-        raise DesaError("no channel has a positive weight" if channels else "there are no channels")
+        what = "no channel has a positive weight" if channels else "there are no channels"
+        raise DesaError(what, where="channels", mend="give at least one channel with a positive weight")
     exact_kappa = rational(kappa, "kappa")
     try:
         k = operator.index(k)
     except TypeError:
-        raise DesaError(f"k {k!r} is not a whole number") from None
+        raise DesaError(f"k {repr(k)[:80]} is not a whole number", mend="use one like 20") from None
 
     ids, lists = numbered(channels)
     lists, kept = [lists[c] for c in used], [exact[c] for c in used]
@@ -106,6 +108,13 @@ def fuse(
         exhausted=tuple(exhausted),
         steps=result.steps,
     )
+
+
+def _listed(values: object, name: str, mend: str) -> list:
+    """Values in their order as a list; raises DesaError for what has no order or is one text."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
+        raise DesaError(f"{repr(values)[:80]} is no list", where=name, mend=mend)
+    return list(values)
 
 
 def __getattr__(name: str):

@@ -16,6 +16,7 @@ MAX_LINE_BYTES = 1 << 20  # of an identifier's line: two ids of the greatest len
 MAX_JSON_BYTES = 256 << 20  # a document of 50 MB, which escapes like \u0431 may treble, and its neighbours
 TOLD = 10  # further lines that a finding names
 CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")  # C0, DEL and C1
+ONE_OBJECT = "write one JSON object per line"
 BOM = b"\xef\xbb\xbf"
 
 
@@ -104,7 +105,8 @@ def numbered_lines(
         try:
             text = data.decode().removesuffix("\r")
         except UnicodeDecodeError as error:
-            findings.line(file, number, "not UTF-8", f"byte {data[error.start]:#04x} at column {error.start + 1}")
+            detail = f"byte {data[error.start]:#04x} at column {error.start + 1}"
+            findings.line(file, number, "not UTF-8", detail, mend="save the file as UTF-8")
             continue
         if text.strip():
             yield number, text
@@ -140,11 +142,13 @@ def json_rows(blocks: Iterable[bytes], file: str, findings: Findings) -> Iterato
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            findings.line(file, number, "malformed JSON", f"{error.msg} at column {error.colno}")
+            detail = f"{error.msg} at column {error.colno}"
+            findings.line(file, number, "malformed JSON", detail, mend=ONE_OBJECT)
         except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting beyond the stack
-            findings.line(file, number, "malformed JSON", str(error))
+            findings.line(file, number, "malformed JSON", str(error), mend=ONE_OBJECT)
         else:
             if isinstance(row, dict):
                 yield number, row
             else:
-                findings.line(file, number, f"not a JSON object but {type(row).__name__}")
+                kind = f"not a JSON object but {type(row).__name__}"
+                findings.line(file, number, kind, mend=ONE_OBJECT)

@@ -79,7 +79,7 @@ def test_any_rational_kappa_above_minus_one_is_exact():
         ([["a"]], {"weights": ["1/0"]}, "weight '1/0' is not a number"),
         ([["a"]], {"weights": [float("nan")]}, "weight nan is not a number"),
         ([], {}, "there are no channels"),
-        ([["a"]], {"kappa": -1}, "kappa -1 is not > -1"),
+        ([["a"]], {"kappa": -1}, "kappa -1 is not above -1"),
         ([["a"]], {"k": -1}, "k = -1 is negative"),
         ([["a"]], {"k": 1.5}, "k 1.5 is not a whole number"),
     ],
@@ -246,3 +246,18 @@ def test_the_command_refuses_numbers_out_of_range(tmp_path, options, message):
 def test_an_exponent_that_takes_for_ever_is_refused_at_once(kappa):
     with pytest.raises(DesaError, match=f"kappa '{kappa}' is not a number"):
         desa_ray.fuse([["d1"], ["d1"]], kappa=kappa, k=1)
+
+
+@pytest.mark.parametrize("weights", [1, "12", {1: 2}, {1, 2}, b"12"])
+def test_weights_without_order_are_refused(weights):
+    with pytest.raises(DesaError, match=r"^weights: .*one weight per channel"):
+        desa_ray.fuse([["a"], ["b"]], weights=weights)
+
+
+@pytest.mark.parametrize("given", [{"channels": 3}, {"channels": None}, {"k": "9" * 5000}, {"kappa": "x" * 9000}])
+def test_odd_arguments_are_one_short_error(given):
+    with pytest.raises(DesaError) as refused:
+        desa_ray.fuse(**{"channels": [["a"]], **given})
+    assert len(str(refused.value)) < 300
+    assert next(iter(given)) in str(refused.value)
+    assert refused.value.mend

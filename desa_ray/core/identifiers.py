@@ -32,7 +32,7 @@ def rational(value: object, name: str) -> Fraction:
             raise ValueError
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
-        raise DesaError(f"{name} {value!r} is not a number", mend='use one like 60 or "1/4"') from None
+        raise DesaError(f"{name} {repr(value)[:80]} is not a number", mend='use one like 60 or "1/4"') from None
 
 
 def ordered(channel: object, name: str) -> list[str]:
@@ -70,7 +70,8 @@ def _check_id(document: object, name: str) -> None:
     try:
         document.encode()
     except UnicodeEncodeError:
-        raise DesaError(f"document id {document[:80]!r} holds a lone surrogate", where=name) from None
+        mend = "write whole characters: half of a surrogate pair is none"
+        raise DesaError(f"document id {document[:80]!r} holds a lone surrogate", where=name, mend=mend) from None
 
 
 def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:

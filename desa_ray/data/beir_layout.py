@@ -76,10 +76,11 @@ def _strings(
             values.append(value)
         elif name in row:
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
-            mend = f'write it in quotes: "{value}"' if numeric else ""
+            mend = f'write it in quotes: "{value}"' if numeric else "write one text in quotes"
             findings.line(file, number, f'field "{name}" is not a string', shown_value(value), mend=mend)
         else:
-            findings.line(file, number, f'field "{name}" is missing')
+            mend = 'write {"_id": "ID", "text": "..."}'
+            findings.line(file, number, f'field "{name}" is missing', mend=mend)
     return values if len(values) == len(names) else None
 
 
@@ -87,14 +88,17 @@ def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int
     lines = numbered_lines(file.blocks(), file.label, findings)
     number, header = next(lines, (1, ""))
     if header.split("\t") != HEADER:
-        findings.line(file.label, number, f"the header is not {' '.join(HEADER)} (tab-separated)", shown(header))
+        mend = "write query-id, corpus-id and score with tabs between them as the first line"
+        findings.line(file.label, number, "the header is not that of BEIR's qrels", shown(header), mend=mend)
         return  # without it the columns are guesswork
     for number, line in lines:
         columns = line.split("\t")
         if len(columns) != len(HEADER):
-            findings.line(file.label, number, "not three tab-separated columns", shown(line))
+            mend = "write: query-id TAB corpus-id TAB score"
+            findings.line(file.label, number, "not three tab-separated columns", shown(line), mend=mend)
         elif (grade := grade_of(columns[2])) is None:
-            findings.line(file.label, number, "the grade is not an integer (of at most 9 digits)", shown(columns[2]))
+            mend = "write whole numbers on a small scale, such as 0 to 3"
+            findings.line(file.label, number, "the grade is not a whole number", shown(columns[2]), mend=mend)
         else:
             yield columns[0], columns[1], grade
 

@@ -25,6 +25,10 @@ from desa_ray.unpacking import file_blocks
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 RANKINGS = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
+RUN_LINE = "write: query Q0 document rank score tag"
+QRELS_LINE = "write: query 0 document grade"
+BEIR_LINE = "write: query-id TAB corpus-id TAB score"
+GRADE = "write whole numbers on a small scale, such as 0 to 3"
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 PIECE = 1 << 14
 
@@ -56,7 +60,8 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
             own = found[query] = _Lines()
             _check_control(query, "query id", place, line, findings)
         if rank is None or score is None:
-            findings.line(place, line, "rank or score is not a number", shown(f"{rank_text} {score_text}")[1:-1])
+            detail = shown(f"{rank_text} {score_text}")[1:-1]
+            findings.line(place, line, "rank or score is not a number", detail, mend=RUN_LINE)
         else:
             if document not in names:
                 _check_control(document, "document id", place, line, findings)
@@ -96,7 +101,7 @@ class _Lines:
             for document, line in zip(documents, self.lines, strict=True):
                 if document in known:
                     detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}"
-                    findings.line(file, line, "a document twice", detail)
+                    findings.line(file, line, "a document twice", detail, mend="keep one of them")
                 known.add(document)
         tied = len(set(ranks)) < len(ranks)
         if tied:
@@ -138,11 +143,12 @@ def read_qrels(path: Path) -> pl.DataFrame:
                 _check_control(name, kind, str(path), line, findings)
         pair = names.setdefault(query, query), names.setdefault(document, document)
         if not query or not document:
-            findings.line(str(path), line, "an empty id")
+            findings.line(str(path), line, "an empty id", mend="give every query and document an id")
         elif grade is None:
-            findings.line(str(path), line, "grade is not a whole number", shown(grade_text)[1:-1])
+            detail = shown(grade_text)[1:-1]
+            findings.line(str(path), line, "grade is not a whole number", detail, mend=GRADE)
         elif grade > MAX_GRADE:
-            findings.line(str(path), line, f"grade is above {MAX_GRADE}", grade_text.strip(BLANKS))
+            findings.line(str(path), line, f"grade is above {MAX_GRADE}", grade_text.strip(BLANKS), mend=GRADE)
         elif max(grades.setdefault(pair, grade), 0) != max(grade, 0):  # grades below 0 count as 0
             detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}: {grades[pair]} and {grade}"
             findings.line(str(path), line, "judged twice with different grades", detail, mend="keep one of them")
@@ -162,14 +168,14 @@ def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str,
             if len(fields) == len(BEIR_HEADER):
                 yield line, (fields[0], fields[1], fields[2])
             else:
-                findings.line(str(path), line, "not three tab-separated columns")
+                findings.line(str(path), line, "not three tab-separated columns", mend=BEIR_LINE)
         return
     for line, text in [] if first is None else chain([first], lines):
         fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
         if len(fields) == 4:
             yield line, (fields[0], fields[2], fields[3])
         else:
-            findings.line(str(path), line, f"{len(fields)} fields where 4 are meant")
+            findings.line(str(path), line, f"{len(fields)} fields, expected 4", mend=QRELS_LINE)
 
 
 def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) -> None:
@@ -272,7 +278,7 @@ def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, lis
         if len(fields) == count:
             yield line, fields
         else:
-            findings.line(str(path), line, f"{len(fields)} fields where {count} are meant")
+            findings.line(str(path), line, f"{len(fields)} fields, expected {count}", mend=RUN_LINE)
 
 
 def _rank(text: str) -> int | None:

@@ -14,6 +14,7 @@ from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, has_control, has_lone_surrogate, shown
 from desa_ray.types import Collection
 
+UNICODE = "write whole characters: half of a surrogate pair is none"
 MAX_ID_BYTES = 32_766  # Lucene's longest term
 
 
@@ -67,17 +68,20 @@ def _text_frame(rows: list[tuple[str, str]]) -> pl.DataFrame:
 def _check_texts(where: str, kind: str, rows: list[tuple[str, str]], findings: Findings) -> set[str]:
     """Checks ids and texts of documents or queries; the set of ids."""
     if not rows:
-        findings.add(DesaError("empty: not one row", where=where))
+        findings.add(DesaError("empty: not one row", where=where, mend=f"give at least one {kind}"))
     times = Counter(key for key, _ in rows)
-    findings.items(where, f"duplicate {kind} ids", sorted(key for key, n in times.items() if n > 1))
+    twice = sorted(key for key, n in times.items() if n > 1)
+    findings.items(where, f"duplicate {kind} ids", twice, mend="keep one row per id")
     if empty := times[""]:
-        findings.add(DesaError(f"empty {kind} ids ({empty})", where=where))
-    findings.items(where, f"{kind} ids with a lone surrogate", [key for key in times if has_lone_surrogate(key)])
+        findings.add(DesaError(f"empty {kind} ids ({empty})", where=where, mend=f"give every {kind} an id"))
+    halves = [key for key in times if has_lone_surrogate(key)]
+    findings.items(where, f"{kind} ids with a lone surrogate", halves, mend=UNICODE)
     controls = sorted(key for key in times if has_control(key))
     findings.items(where, f"{kind} ids with control characters", controls, mend="write ids without them")
-    findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", [key for key in times if _too_long(key)])
+    long = [key for key in times if _too_long(key)]
+    findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", long, mend="use shorter ids")
     broken = [key for key, text in rows if has_lone_surrogate(text)]
-    findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken)
+    findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken, mend=UNICODE)
     return set(times)
 
 
@@ -102,12 +106,12 @@ def _check_qrels(
         effective = max(grade, 0)  # grades <= 0 count as 0
         if qrels.setdefault((query, document), effective) != effective:
             contradictory[query, document] = None
-    findings.items(where, "judgments with contradictory grades", _pairs(contradictory))
+    findings.items(where, "judgments with contradictory grades", _pairs(contradictory), mend="keep one of them")
     huge = [pair for pair, grade in qrels.items() if grade > MAX_GRADE]
     findings.items(where, f"grades above {MAX_GRADE}", _pairs(huge), mend="grade on a small scale, such as 0 to 3")
-    findings.items(
-        where, "judged queries that are not in the queries file", sorted({query for query, _ in qrels} - queries)
-    )
+    unknown = sorted({query for query, _ in qrels} - queries)
+    mend = "are these the qrels of this collection? add the queries, or remove their judgments"
+    findings.items(where, "judged queries that are not in the queries file", unknown, mend=mend)
 
     absent = {pair: grade for pair, grade in qrels.items() if pair[1] not in documents}
     missing = [pair for pair, grade in absent.items() if grade > 0]

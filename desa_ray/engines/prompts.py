@@ -9,13 +9,53 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Annotated
 
 import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from desa_ray.crash import one_line
 from desa_ray.errors import DesaError
 from desa_ray.types import canonical_json, sha256_json
 
 FOLDER = Path(__file__).with_name("prompts")
+
+
+def _default(templates: dict[str, str]) -> dict[str, str]:
+    if "default" not in templates:
+        raise ValueError("there is no template `default`")
+    return templates
+
+
+def _template(text: str) -> str:
+    if text.count("{query}") + text.count("{query_json}") != 1:
+        raise ValueError("the template must hold {query} or {query_json} once")
+    return text
+
+
+Template = Annotated[str, AfterValidator(_template)]
+Outputs = Annotated[int, Field(ge=1, le=1000)]
+
+
+class _Shape(BaseModel):
+    """What a prompt's file holds; values are taken as they stand, as they enter the hash."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    source: str
+    system: str
+    user: Annotated[dict[str, Template], AfterValidator(_default)]
+    requests: Outputs
+    texts_per_request: Outputs
+    structured: bool
+    max_new_tokens: Annotated[int, Field(ge=1, le=10**6)]
+    temperature: Annotated[float, Field(ge=0, le=100)]
+    top_p: Annotated[float, Field(gt=0, le=1)]
+    top_k: Annotated[int, Field(ge=-1, le=10**6)]
+    max_words: Annotated[int, Field(ge=1, le=10**5)] | None = None
+
+
+_SHAPE = TypeAdapter(_Shape)
 
 
 @dataclass(frozen=True)
@@ -46,12 +86,6 @@ class Prompt:
     top_p: float
     top_k: int
     max_words: int | None = None
-
-    def __post_init__(self) -> None:
-        assert "default" in self.user, f"{self.name}: no default template"
-        for dataset, template in self.user.items():
-            placeholders = template.count("{query}") + template.count("{query_json}")
-            assert placeholders == 1, f"{self.name}: the template {dataset} must hold the query once"
 
     @property
     def text_count(self) -> int:
@@ -91,8 +125,21 @@ def load_prompt(name: str) -> Prompt:
     """The prompt of that name.
 
     Raises:
-        DesaError: there is none; lists those there are.
+        DesaError: there is none (lists those there are), or its file is not a prompt.
     """
     if name not in prompt_names():
         raise DesaError(f"unknown prompt {name!r}", where="method.prompt", mend=f"choose {', '.join(prompt_names())}")
-    return Prompt(name=name, **yaml.safe_load((FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
+    file = FOLDER / f"{name}.yaml"
+    try:
+        values = yaml.safe_load(file.read_bytes().decode())
+        _SHAPE.validate_python(values)
+        return Prompt(name=name, **values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        what = f"{place}: {first['msg']}" if place else first["msg"]
+    except yaml.YAMLError as error:
+        what = f"not YAML: {one_line(error)}"
+    except (ValueError, RecursionError) as error:  # not UTF-8, numbers of thousands of digits, deep nesting
+        what = one_line(error)
+    raise DesaError(what, where=str(file), mend="correct that file; the others in its folder show the form")

@@ -31,6 +31,7 @@ COUNTS = (
     "rows_of_other_draws",
 )
 
+ROW = 'write {{"query_id": "ID", "prompt": "{prompt}", "draw": 0, "texts": ["...", ...]}}'
 FIELDS: Mapping[str, Callable[[Any, Prompt], bool]] = {
     "query_id": lambda value, prompt: isinstance(value, str),
     "prompt": lambda value, prompt: value == prompt.name,
@@ -127,7 +128,8 @@ def read_recorded(
         else:
             verdict = _judged(row.items, prompt, strict, counts)
             if verdict.texts is None and not strict:
-                findings.line(str(file), row.line, verdict.reason or "", _row_name(query, draw))
+                mend = "correct that row, or set generator.strict=true to fall back where a row is not valid"
+                findings.line(str(file), row.line, verdict.reason or "", _row_name(query, draw), mend=mend)
         texts = [prompt.cut(text) for text in verdict.texts or ()]
         counts["texts_cut"] += sum(cut != text for cut, text in zip(texts, verdict.texts or (), strict=True))
         counts["texts_equal_to_query"] += sum(_same(text, queries[query]) for text in texts)
@@ -176,7 +178,8 @@ def _rows(
     repeated: list[str] = []
     for number, row in json_rows(file_blocks(file), str(file), findings):
         if wrong := next((name for name, fits in FIELDS.items() if not fits(row.get(name), prompt)), None):
-            findings.line(str(file), number, f'field "{wrong}" is missing or wrong', shown_value(row.get(wrong)))
+            kind, found = f'field "{wrong}" is missing or wrong', shown_value(row.get(wrong))
+            findings.line(str(file), number, kind, found, mend=ROW.format(prompt=prompt.name))
             continue
         key = row["query_id"], row["draw"]
         if key in rows:

@@ -211,9 +211,9 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
         'corpus.jsonl:3: field "title" is not a string',
     ),
     "null as text": (ASKED, [*QUERIES, {"_id": "q2", "text": None}], 'queries.jsonl:2: field "text" is not a string'),
-    "a decimal grade": (JUDGED, [*QRELS, "q1\td2\t1.0"], "test.tsv:3: the grade is not an integer"),
-    "a huge grade": (JUDGED, [*QRELS, "q1\td2\t99999999999"], "test.tsv:3: the grade is not an integer"),
-    "an empty grade": (JUDGED, [*QRELS, "q1\td2\t"], "test.tsv:3: the grade is not an integer"),
+    "a decimal grade": (JUDGED, [*QRELS, "q1\td2\t1.0"], "test.tsv:3: the grade is not a whole number"),
+    "a huge grade": (JUDGED, [*QRELS, "q1\td2\t99999999999"], "test.tsv:3: the grade is not a whole number"),
+    "an empty grade": (JUDGED, [*QRELS, "q1\td2\t"], "test.tsv:3: the grade is not a whole number"),
     "two columns": (JUDGED, [*QRELS, "q1\td2"], "test.tsv:3: not three tab-separated columns"),
     "a TREC line": (JUDGED, [*QRELS, "q1 0 d2 1"], "test.tsv:3: not three tab-separated columns: 'q1 0 d2 1'"),
 }
@@ -231,7 +231,7 @@ def test_an_id_of_32766_bytes_is_the_longest(tmp_path: Path) -> None:
 def test_a_qrels_file_without_the_header_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path)
     (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
-    assert "test.tsv:1: the header is not query-id corpus-id score (tab-separated): 'q1\\td1\\t1'" in refusal(folder)
+    assert "test.tsv:1: the header is not that of BEIR's qrels: 'q1\\td1\\t1'" in refusal(folder)
 
 
 def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path: Path) -> None:

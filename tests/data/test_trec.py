@@ -31,7 +31,7 @@ def test_ids_may_hold_any_character_but_ascii_blanks(tmp_path):
 @pytest.mark.parametrize(
     ("text", "where", "what"),
     [
-        ("q Q0 a 1 2 t\nq Q0 b 2 1\n", ":2", "5 fields where 6 are meant"),
+        ("q Q0 a 1 2 t\nq Q0 b 2 1\n", ":2", "5 fields, expected 6"),
         ("q Q0 a one 2 t\n", ":1", "rank or score is not a number: one 2"),
         ("q Q0 a 1 nan t\n", ":1", "rank or score is not a number: 1 nan"),
         ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", ":2", "a document twice: query q, document a"),
@@ -83,7 +83,7 @@ def test_qrels_are_read_or_refused_by_file_and_line(tmp_path):
     for text, what in (
         ("q 0 a 1\nq 0 a 2\n", ":2: judged twice with different grades: query q, document a: 1 and 2"),
         ("q 0 a high\n", ":1: grade is not a whole number: high"),
-        ("q 0 a\n", ":1: 3 fields where 4 are meant"),
+        ("q 0 a\n", ":1: 3 fields, expected 4"),
         ("\n", ": there are no judgments"),
     ):
         path = file(tmp_path, text)

@@ -76,7 +76,7 @@ def test_beir_judgments_are_read_like_trec_ones(tmp_path):
         read_qrels(tmp_path / "odd.tsv")
     assert "odd.tsv:3: grade is not a whole number: high" in str(caught.value)
     (tmp_path / "headless.tsv").write_text("q1\td1\t2\n")
-    with pytest.raises(DesaError, match=r"headless\.tsv:1: 3 fields where 4 are meant"):
+    with pytest.raises(DesaError, match=r"headless\.tsv:1: 3 fields, expected 4"):
         read_qrels(tmp_path / "headless.tsv")
 
 

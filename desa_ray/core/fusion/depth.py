@@ -124,7 +124,7 @@ def replay(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], k
     """
     terms = checked(channels, weights, kappa)
     if k < 0:
-        raise DesaError(f"k = {k} is negative")
+        raise DesaError(f"k = {k} is negative", mend="use 0 or more")
     sizes = [channel.size for channel in channels]
     total = sum(sizes)
     scale = terms.scale(max(sizes))

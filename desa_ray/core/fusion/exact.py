@@ -39,7 +39,7 @@ class RrfConstants:
             if weight.numerator <= 0:
                 raise DesaError(f"weight {weight} is not > 0", where=f"channel {number}", mend="leave the channel out")
         if kappa <= -1:
-            raise DesaError(f"kappa {kappa} is not > -1")
+            raise DesaError(f"kappa {kappa} is not above -1", mend="use one such as 60")
         self.weights, self.kappa = weights, kappa
         common = lcm(*(weight.denominator for weight in weights))
         integers = [int(weight * common) for weight in weights]

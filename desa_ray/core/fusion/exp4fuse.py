@@ -44,7 +44,7 @@ def replay(channels: Sequence[Ranking], weights: Sequence[Fraction], kappa: Frac
     """The certification depths of the ordered top k under the bounds above; arguments and errors as for RRF."""
     checked(channels, weights, kappa)
     if k < 0:
-        raise DesaError(f"k = {k} is negative")
+        raise DesaError(f"k = {k} is negative", mend="use 0 or more")
     scores = _Scores(channels, weights, kappa)
     top = scores.order(k)
     states = _reading(scores.lengths, weights, kappa)
