@@ -22,6 +22,14 @@ CASES = {
     "unknown query": (lambda f: _append(f / "qrels" / "test.tsv", "q9\td1\t1\n"), ["q9"]),
     "bad grade": (lambda f: _append(f / "qrels" / "test.tsv", "q1\td1\thigh\n"), ["test.tsv", "4", "high"]),
     "surrogate": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d\\ud800", "text": "x"}\n'), ["surrogate"]),
+    "control characters": (
+        lambda f: _append(f / "corpus.jsonl", '{"_id": "x\\u0000a", "text": "1"}\n{"_id": "x\\u0000b", "text": "2"}\n'),
+        ["document ids with control characters (2): 'x\\x00a', 'x\\x00b'"],
+    ),
+    "numeric id": (
+        lambda f: _append(f / "corpus.jsonl", '{"_id": 0, "text": "x"}\n'),
+        ['corpus.jsonl:4: field "_id" is not a string: 0 (write it in quotes: "0")'],
+    ),
     "missing reference": (
         lambda f: (f / "generations" / "references.jsonl").write_text(
             "".join((f / "generations" / "references.jsonl").read_text().splitlines(keepends=True)[:-1])

@@ -283,7 +283,7 @@ def test_broken_model_files_never_end_in_a_traceback(folder):
 
 @pytest.mark.slow
 def test_thousands_of_broken_model_files_never_end_in_a_traceback(folder):
-    _fuzz(folder, 5000, 2)
+    _fuzz(folder, 2000, 2)
 
 
 # Ready-made graphs

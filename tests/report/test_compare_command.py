@@ -208,3 +208,31 @@ def test_judgments_of_another_id_space_are_refused_with_examples(tmp_path):
         main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels")])
     assert refused.value.where == "run run"
     assert refused.value.mend
+
+
+def test_runs_and_judgments_come_through_pipes_of_a_shell(tmp_path):
+    """`desa compare <(zcat run.gz) --qrels <(cat qrels)`: bash hands over /dev/fd/63 and the like."""
+    (tmp_path / "run.gz").write_bytes(gzip.compress(b"q-1 Q0 d 0 2 t\nq-1 Q0 e 0 3 t\n"))
+    (tmp_path / "qrels").write_text("q-1 0 d 1\n")
+    command = f"exec {sys.executable} -m jobs compare <(zcat run.gz) <(cat run.gz) --qrels <(cat qrels) --measures RR"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        env={**os.environ, "DESA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0.5000" in done.stdout
+    assert done.stderr.count("ranks tie in 1 of 1 queries (first 'q-1')") == 2
+
+
+def test_what_beir_writes_is_compared_and_told(tmp_path, capsys):
+    (tmp_path / "run.trec").write_text("q1 Q0 b 0 1.0 t\nq1 Q0 a 0 2.5 t\n")
+    (tmp_path / "qrels").write_text("q1 0 a 1\n")
+    assert main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--measures", "RR"]) == 0
+    shown = capsys.readouterr()
+    assert "1.0000" in shown.out
+    assert shown.err.count("ranks tie in 1 of 1 queries") == 1
