@@ -76,6 +76,11 @@ def listed(names: Iterable[object], limit: int = 10) -> str:
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 
 
+def counted(number: int, noun: str, many: str = "") -> str:
+    """`1 shard`, `2 shards`; `many` is a plural that is not the noun with an s."""
+    return f"{number} {noun if number == 1 else many or f'{noun}s'}"
+
+
 def choices(name: object, known: Iterable[object], limit: int = 20) -> str:
     """`did you mean kappa? known: kappa, k`: a mend for a name that does not exist, the nearest first."""
     names = [str(other) for other in known]

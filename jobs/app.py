@@ -21,12 +21,13 @@ from yaml import YAMLError
 from desa_ray.config import RunConfig
 from desa_ray.credentials import has_credentials, refuse_credentials
 from desa_ray.errors import DesaError
+from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 from jobs.composition import worded
 from jobs.config_folder import offered, read_folder
 from jobs.flags import check_flags, check_overrides, composing, parse_flags
 from jobs.help import help_text
-from jobs.settings import addresses, home
+from jobs.settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord

@@ -15,6 +15,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from desa_ray.core.evaluation import metric_name
+from desa_ray.errors import counted
+from desa_ray.experiment.listener import Listener
 from desa_ray.output import print_text
 from desa_ray.pipeline.stage import Stage
 from desa_ray.printable import printable
@@ -45,7 +48,7 @@ class _Going:
     done: int = 0
 
 
-class ConsoleProgress:
+class ConsoleListener(Listener):
     """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then while it runs."""
 
     def __init__(self) -> None:
@@ -58,10 +61,13 @@ class ConsoleProgress:
             title = TextColumn("{task.description}", markup=False)
             columns = (title, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
             self.bars = Progress(*columns, console=self.console)
-            self.bars.start()
+
+    def note(self, text: str) -> None:
+        note(text)
 
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
         if self.bars is not None:
+            self.bars.start()  # with the first stage only
             self.tasks[stage.key.digest] = self.bars.add_task(_title(stage), total=max(shards, 1), completed=stored)
         else:
             now = time.monotonic()
@@ -91,9 +97,14 @@ class ConsoleProgress:
             self._say(f"{_title(stage)}: done in {seconds:.1f} s, {counted(own.total, 'shard')}{kept}")
 
     def close(self) -> None:
-        if self.bars is not None:
+        if self.bars is not None and self.tasks:
             self.bars.stop()
         self._tell_quick()
+
+    def finished(self, summaries: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> None:
+        if summaries:
+            extra = [metric_name(measure) for measure in measures]
+            screen(160).print(cells_table(summaries, extra))
 
     def _say(self, line: str) -> None:
         self._tell_quick()
@@ -104,11 +115,6 @@ class ConsoleProgress:
         if self.quick:
             note(f"{counted(self.quick, 'quick stage')}: done in {self.quick_s:.1f} s")
         self.quick, self.quick_s = 0, 0.0
-
-
-def counted(number: int, noun: str, many: str = "") -> str:
-    """`1 shard`, `2 shards`; `many` is a plural that is not the noun with an s."""
-    return f"{number} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def _title(stage: Stage) -> str:

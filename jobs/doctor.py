@@ -17,7 +17,8 @@ import yaml
 from desa_ray import __version__
 from desa_ray.config import ClusterConfig, StoreConfig, TrackingConfig, checked
 from desa_ray.credentials import redacted, refuse_credentials
-from desa_ray.errors import DesaError, Problems
+from desa_ray.errors import DesaError, Problems, counted
+from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.output import print_text
 from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
@@ -25,8 +26,6 @@ from desa_ray.terminal import screen, shown
 from jobs import checkup
 from jobs.arguments import ArgumentParser
 from jobs.checkup import Finding, failed
-from jobs.console import counted
-from jobs.settings import home, store_root, tracking_uri
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 

@@ -14,8 +14,12 @@ import polars as pl
 from omegaconf import DictConfig, OmegaConf
 
 from desa_ray.engines.prompts import prompt_names
-from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.errors import DesaError, Problems, counted, listed
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.cell_files import write_lines
+from desa_ray.experiment.lazy_executor import LazyExecutor
+from desa_ray.experiment.places import home
+from desa_ray.experiment.run import open_store
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
@@ -24,41 +28,38 @@ from desa_ray.stages.generation import read_generations
 from desa_ray.store.leases import Lease
 from desa_ray.terminal import PlainTable, screen
 from jobs.app import hydra_app, output_folder
-from jobs.cells import open_store
-from jobs.console import ConsoleProgress, counted, note
-from jobs.lazy_executor import LazyExecutor
-from jobs.outputs import write_lines
-from jobs.settings import home, order_of
+from jobs.console import ConsoleListener, note
+from jobs.settings import spec_of
 
 
 def _task(config: DictConfig) -> None:
-    order = order_of(config, output_folder(), ("prompts", "export"))
+    spec = spec_of(config, output_folder(), ("prompts", "export"))
     prompts: Any = OmegaConf.to_container(config.prompts)
     if unknown := [name for name in prompts if name not in prompt_names()]:
         raise DesaError(f"unknown prompts {listed(unknown)}", where="prompts", mend=f"known: {listed(prompt_names())}")
-    store = open_store(order.config)
-    source = Builder(order.config, store, home()).texts(prompts)
-    stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(order.config.draws)}
+    store = open_store(spec.config)
+    source = Builder(spec.config, store, home()).texts(prompts)
+    stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(spec.config.draws)}
     todo = missing(list(stages.values()))
-    check_feasible(todo, order.config.cluster)
+    check_feasible(todo, spec.config.cluster)
     note(f"{counted(len(stages), 'prompt draw')}, {counted(len(todo), 'stage')} to compute")
     with ExitStack() as stack:
         keys = [stage.key.digest for stage in ancestors(list(stages.values()))]
         stack.enter_context(Lease.acquire(store.files, f"generate-{uuid4().hex[:12]}", keys))
-        progress = ConsoleProgress()
-        stack.callback(progress.close)
-        executor = LazyExecutor(order.config, store, stack.enter_context(ExitStack()))
+        listener = ConsoleListener()
+        stack.callback(listener.close)
+        executor = LazyExecutor(spec.config, store, stack.enter_context(ExitStack()))
         if todo:
-            executor.require([order.config], todo)
+            executor.require([spec.config], todo)
         errors: dict[str, DesaError] = {}
-        run_graph(todo, executor, progress, lambda _, error: errors.update({str(error): error} if error else {}))
+        run_graph(todo, executor, listener, lambda _, error: errors.update({str(error): error} if error else {}))
         if errors:  # what else could be generated is stored
             raise Problems(errors.values()) if len(errors) > 1 else next(iter(errors.values()))
     fresh = {stage.key.digest for stage in todo}
     screen(140).print(_table(stages, fresh))
     if config.export is not None:
         for prompt in prompts:
-            draws = [stages[prompt, draw] for draw in range(order.config.draws)]
+            draws = [stages[prompt, draw] for draw in range(spec.config.draws)]
             path = export(draws, Path(config.export), prompt)
             note(f"exported: {path}")
 

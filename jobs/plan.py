@@ -14,6 +14,8 @@ from pydantic.dataclasses import dataclass
 from desa_ray.config import STRICT, Int, checked
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.run import open_store, plan
+from desa_ray.experiment.spec import CellSpec
 from desa_ray.output import print_text
 from desa_ray.pipeline.estimates import plan_stages
 from desa_ray.pipeline.explain import Reason, explain
@@ -24,9 +26,8 @@ from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import PlainTable, screen, shown
 from jobs.app import hydra_app, output_folder
-from jobs.cells import open_store, plan
 from jobs.plan_views import plan_table, plan_tree, totals
-from jobs.settings import Order, order_of
+from jobs.settings import spec_of
 
 OPTIONS = ("view", "detail", "explain")
 
@@ -43,14 +44,14 @@ def plan_config(config: DictConfig) -> PlanConfig:
     return checked(PlanConfig, own)
 
 
-def show_plan(orders: Sequence[Order], options: PlanConfig) -> None:
+def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
     """Print the union of all cells' stages; raises `Problems` with everything that could not run."""
-    if options.explain is not None and options.explain >= len(orders):
-        numbers = "the only cell is 0" if len(orders) == 1 else f"cells are 0 to {len(orders) - 1}"
+    if options.explain is not None and options.explain >= len(specs):
+        numbers = "the only cell is 0" if len(specs) == 1 else f"cells are 0 to {len(specs) - 1}"
         raise DesaError(f"there is no cell {options.explain}", where="explain", mend=numbers)
-    cluster = orders[0].config.cluster
-    store = open_store(orders[0].config)
-    cells = plan(store, orders)
+    cluster = specs[0].config.cluster
+    store = open_store(specs[0].config)
+    cells = plan(store, specs)
     if options.explain is not None:
         _explain(store, options.explain, cells[options.explain], options.detail)
         return
@@ -111,7 +112,7 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
 
 
 def _task(config: DictConfig) -> None:
-    show_plan([order_of(config, output_folder(), OPTIONS)], plan_config(config))
+    show_plan([spec_of(config, output_folder(), OPTIONS)], plan_config(config))
 
 
 def main(arguments: list[str]) -> int:

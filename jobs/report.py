@@ -14,6 +14,8 @@ from rich.markdown import Markdown
 from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
 from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
+from desa_ray.experiment.cell_files import write_json
+from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.report.build import Report, build_report, write_report
 from desa_ray.report.effects import Sampling
 from desa_ray.report.load import FILE, load_records
@@ -27,8 +29,6 @@ from desa_ray.terminal import screen
 from desa_ray.types import sha256_json
 from jobs.app import hydra_app, output_folder
 from jobs.console import note
-from jobs.outputs import write_json
-from jobs.settings import home, store_root, tracking_uri
 
 
 def _texts(value: Any) -> Any:

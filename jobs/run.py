@@ -2,16 +2,16 @@
 
 from omegaconf import DictConfig
 
+from desa_ray.experiment.run import run_cells
 from jobs.app import hydra_app, output_folder
 from jobs.arrival import arrive
-from jobs.cells import run_cells
-from jobs.console import note
-from jobs.settings import order_of
+from jobs.console import ConsoleListener, note
+from jobs.settings import spec_of
 
 
 def _task(config: DictConfig) -> None:
     folder = output_folder()
-    run_cells([order_of(config, folder)], summary=None)
+    run_cells([spec_of(config, folder)], summary=None, listener=ConsoleListener())
     note(f"results: {folder.absolute()}")
 
 

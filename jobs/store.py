@@ -10,6 +10,7 @@ from pathlib import Path
 from desa_ray.config import StoreConfig
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, listed
+from desa_ray.experiment.places import home, store_root
 from desa_ray.output import print_text
 from desa_ray.store.artifacts import Store
 from desa_ray.store.catalog import Entry
@@ -18,7 +19,6 @@ from desa_ray.terminal import PlainTable, screen
 from desa_ray.tracking.last import FILE, last_uri
 from jobs.arguments import ArgumentParser
 from jobs.console import note
-from jobs.settings import home, store_root
 
 DAY_S = 86_400.0
 KEY = re.compile(r'"(?:key|key\.[^"]*)":\s*"([0-9a-f]{64})"')

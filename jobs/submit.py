@@ -24,12 +24,13 @@ from desa_ray.config import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.build import setting_problems
+from desa_ray.experiment.spec import PATHS
 from desa_ray.printable import printable_lines
 from jobs.app import hydra_app
 from jobs.arrival import VARIABLE, expectation
 from jobs.config_folder import read_folder
 from jobs.console import note
-from jobs.settings import PATHS, order_of
+from jobs.settings import spec_of
 
 CONFIG_FOLDER = "conf"
 MEND_PATH = "give an absolute path on a disk that all nodes share"
@@ -57,8 +58,8 @@ class _Composed:
         problems: dict[str, DesaError] = {}
         for config in configs:
             self.settings.append(_settings(config))
-            order = order_of(config, Path(), ("submit",))
-            for problem in [*_relative(config), *setting_problems(order.config)]:
+            spec = spec_of(config, Path(), ("submit",))
+            for problem in [*_relative(config), *setting_problems(spec.config)]:
                 problems.setdefault(str(problem), problem)
         if problems:
             raise Problems(problems.values())

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from desa_ray.credentials import redacted
-from desa_ray.errors import DesaError, Problems
+from desa_ray.errors import DesaError, Problems, counted
+from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 from jobs.arguments import ArgumentParser
-from jobs.console import counted
-from jobs.settings import home
 
 
 def main(arguments: list[str]) -> int:

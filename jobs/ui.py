@@ -8,10 +8,10 @@ import sys
 from contextlib import suppress
 
 from desa_ray.errors import DesaError
+from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 from desa_ray.tracking.last import last_uri
 from jobs.arguments import ArgumentParser
-from jobs.settings import home
 
 
 def main(arguments: list[str]) -> int:

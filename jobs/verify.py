@@ -12,26 +12,28 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from desa_ray.errors import DesaError, listed
+from desa_ray.experiment.run import run_cells
+from desa_ray.experiment.spec import CellSpec
 from desa_ray.terminal import PlainTable, screen
 from jobs.app import hydra_app, output_folder
-from jobs.cells import run_cells
-from jobs.settings import Order, order_of
+from jobs.console import ConsoleListener
+from jobs.settings import spec_of
 
 _failed: list[str] = []
 
 
-def _orders(rows: list[dict[str, Any]], common: list[str], folder: Path) -> dict[tuple[str, ...], Order]:
-    orders: dict[tuple[str, ...], Order] = {}
+def _specs(rows: list[dict[str, Any]], common: list[str], folder: Path) -> dict[tuple[str, ...], CellSpec]:
+    specs: dict[tuple[str, ...], CellSpec] = {}
     given = {override.lstrip("+~").split("=", 1)[0] for override in common}
     for row in rows:
         overrides = tuple(row["overrides"])
         if fixed := given & {override.split("=", 1)[0] for override in overrides}:
             what = f"{listed(sorted(fixed))} is fixed by the expectations"
             raise DesaError(what, where=" ".join(overrides), mend="leave it out, or write expectations of your own")
-        if overrides not in orders:
+        if overrides not in specs:
             config = compose("config", overrides=[*overrides, *common])
-            orders[overrides] = order_of(config, folder / str(len(orders)))
-    return orders
+            specs[overrides] = spec_of(config, folder / str(len(specs)))
+    return specs
 
 
 def _task(config: DictConfig) -> None:
@@ -40,8 +42,10 @@ def _task(config: DictConfig) -> None:
     if not isinstance(rows, list) or not rows:
         raise DesaError("no expectations chosen", where="expected", mend="desa verify expected=NAME; see conf/expected")
     common = [o for o in HydraConfig.get().overrides.task if not o.startswith("expected=")]
-    orders = _orders(rows, common, output_folder())
-    entries = dict(zip(orders, run_cells(list(orders.values()), summary=output_folder() / "summary.json"), strict=True))
+    specs = _specs(rows, common, output_folder())
+    summary = output_folder() / "summary.json"
+    summaries = run_cells(list(specs.values()), summary=summary, listener=ConsoleListener())
+    entries = dict(zip(specs, summaries, strict=True))
     table = PlainTable(title="expected numbers", title_justify="left", title_style="")
     for name in ("condition", "metric", "expected", "tolerance", "found", "holds", "source"):
         table.add_column(name, overflow="fold")

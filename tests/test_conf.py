@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import parse
 from desa_ray.errors import Problems
-from jobs.settings import RUN_KEYS
+from desa_ray.experiment.spec import RUN_KEYS
 from tests.module_table import TABLE, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent

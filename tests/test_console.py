@@ -2,9 +2,10 @@
 
 import pytest
 
+from desa_ray.errors import counted
 from desa_ray.pipeline.stage import Stage
 from jobs import console
-from jobs.console import ConsoleProgress, counted
+from jobs.console import ConsoleListener
 
 
 def _stage(number: int) -> Stage:
@@ -22,7 +23,7 @@ def lines(capsys):
 
 
 def test_quick_stages_share_a_line_and_slow_ones_have_their_own(lines):
-    progress = ConsoleProgress()
+    progress = ConsoleListener()
     for number, seconds in enumerate((0.1, 0.2, 7.25, 0.3)):
         progress.begin(_stage(number), 3, 2)
         progress.advance(_stage(number))
@@ -37,7 +38,7 @@ def test_quick_stages_share_a_line_and_slow_ones_have_their_own(lines):
 
 def test_a_long_stage_speaks_now_and_then_with_the_time_that_is_left(lines, monkeypatch):
     monkeypatch.setattr(console, "SAY_EVERY_S", 0.0)
-    progress = ConsoleProgress()
+    progress = ConsoleListener()
     progress.begin(_stage(0), 4, 0)
     assert lines() == []
     progress.advance(_stage(0))

@@ -107,7 +107,7 @@ def test_every_other_error_is_one_line_too(command, monkeypatch, error):
 
 def test_a_fault_inside_a_hydra_verb_shows_no_overrides(command, monkeypatch):
     monkeypatch.setattr("jobs.plan.show_plan", fails(TypeError("unexpected")))
-    monkeypatch.setattr("jobs.plan.order_of", lambda *_: fails(ZeroDivisionError("division by zero"))([]))
+    monkeypatch.setattr("jobs.plan.spec_of", lambda *_: fails(ZeroDivisionError("division by zero"))([]))
     code, _, printed = command("plan", "dataset.name=quite_private")
     assert code == 70, printed
     [line] = printed.splitlines()

@@ -138,9 +138,9 @@ def test_tables_are_safe_on_any_console(text):
 @hostile
 def test_progress_titles_are_escaped(text, capsys):
     from desa_ray.pipeline.stage import Stage
-    from jobs.console import ConsoleProgress
+    from jobs.console import ConsoleListener
 
-    progress = ConsoleProgress()
+    progress = ConsoleListener()
     stage = Stage(None, "ranking", 1, {}, None, label=f"<{text}>")  # pyright: ignore[reportArgumentType]
     progress.begin(stage, 1, 0)
     progress.advance(stage)
@@ -156,11 +156,11 @@ def test_progress_bars_read_no_markup(monkeypatch):
 
     from desa_ray.pipeline.stage import Stage
     from jobs import console
-    from jobs.console import ConsoleProgress
+    from jobs.console import ConsoleListener
 
     terminal = Console(file=io.StringIO(), force_terminal=True, width=200, markup=False, emoji=False)
     monkeypatch.setattr(console, "screen", lambda **_: terminal)
-    progress = ConsoleProgress()
+    progress = ConsoleListener()
     progress.begin(Stage(None, "ranking", 1, {}, None, label="[/b]\x1b[5m:bear:"), 1, 0)  # pyright: ignore[reportArgumentType]
     progress.close()
     assert progress.bars is not None

@@ -74,7 +74,7 @@ def _plain() -> dict:
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from jobs.settings import RUN_KEYS
+    from desa_ray.experiment.spec import RUN_KEYS
 
     GlobalHydra.instance().clear()
     with initialize_config_module("desa_ray.conf", version_base="1.3"):

@@ -30,7 +30,7 @@ POLL_S = 0.2
 RESTART_PAUSE_S = 1.0
 START_TIMEOUT_S = 600.0
 GROW_EVERY_S = 2.0
-LANES = 4  # stages side by side; each costs the driver a waiting thread
+MAX_PARALLEL_STAGES = 4  # stages side by side; each costs the driver a waiting thread
 
 
 class _Actor(CountingWorker):
@@ -71,7 +71,7 @@ class _Pool:
 class RayExecutor:
     """Maps tasks over actor pools of one Ray session; pools stay until room is needed for another."""
 
-    lanes = LANES
+    max_parallel_stages = MAX_PARALLEL_STAGES
 
     def __init__(self, store_root: str, config: ClusterConfig):
         self.store_root, self.config = store_root, config

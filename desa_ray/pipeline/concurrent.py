@@ -18,30 +18,31 @@ from desa_ray.pipeline.stage import Stage
 LOOK_S = 0.5
 IN_FLIGHT = 2  # stages of one pool: one has the workers, one stands ready or is being finished
 
-Settled = Callable[[Stage, DesaError | None], None]
+OnStageDone = Callable[[Stage, DesaError | None], None]
 
 
 def run_graph(
     todo: Sequence[Stage],
     executor: Executor,
     progress: Progress,
-    settled: Settled,
-    first: Callable[[], None] = lambda: None,
+    on_stage_done: OnStageDone,
+    on_start: Callable[[], None] = lambda: None,
 ) -> None:
-    """Compute the stages; `settled(stage, error)` is called as each is stored or has failed, one call after the other.
+    """Compute the stages; `on_stage_done(stage, error)` is called as each is stored or has failed.
 
-    Before those, `first` is called once. With several lanes that is done in a thread of its own, beside the stages; and
-    the executor is closed when no stage needs it any more, while the last calls are still going on. An interrupt (or an
-    error that is no DesaError, of a stage or a call) stops all stages at their next look and is raised.
+    `on_start` is called once before those. The calls come one after the other: where stages run in
+    parallel, from a thread of their own. The executor is closed when no stage needs it any more,
+    while the last calls are still going on. An interrupt (or an error that is no DesaError, of a
+    stage or a call) stops all stages at their next look and is raised.
     """
-    if not any(stage.work.pool for stage in todo) or executor.lanes == 1:  # no workers: no cluster either
-        first()
-        _in_turn(todo, executor, progress, settled)
+    if not any(stage.work.pool for stage in todo) or executor.max_parallel_stages == 1:  # no workers: no cluster either
+        on_start()
+        _in_turn(todo, executor, progress, on_stage_done)
     else:
-        _side_by_side(todo, executor, progress, settled, first)
+        _side_by_side(todo, executor, progress, on_stage_done, on_start)
 
 
-def _in_turn(todo: Sequence[Stage], executor: Executor, progress: Progress, settled: Settled) -> None:
+def _in_turn(todo: Sequence[Stage], executor: Executor, progress: Progress, on_stage_done: OnStageDone) -> None:
     broken: dict[str, DesaError] = {}
     for stage in schedule(todo):
         error = _inherited(stage, broken)
@@ -52,24 +53,24 @@ def _in_turn(todo: Sequence[Stage], executor: Executor, progress: Progress, sett
                 error = failure
         if error is not None:
             broken[stage.key.digest] = error
-        settled(stage, error)
+        on_stage_done(stage, error)
 
 
 def _side_by_side(
     todo: Sequence[Stage],
     executor: Executor,
     progress: Progress,
-    settled: Settled,
-    first: Callable[[], None],
+    on_stage_done: OnStageDone,
+    on_start: Callable[[], None],
 ) -> None:
     remaining = {stage.key.digest: stage for stage in todo}
     broken: dict[str, DesaError] = {}
     running: dict[Future[None], Stage] = {}
     with (
-        ThreadPoolExecutor(1, thread_name_prefix="desa-settled") as teller,
-        ThreadPoolExecutor(IN_FLIGHT * executor.lanes, thread_name_prefix="desa-stage") as threads,
+        ThreadPoolExecutor(1, thread_name_prefix="desa-callbacks") as callbacks,
+        ThreadPoolExecutor(IN_FLIGHT * executor.max_parallel_stages, thread_name_prefix="desa-stage") as threads,
     ):
-        telling = deque([teller.submit(first)])
+        called = deque([callbacks.submit(on_start)])
         try:
             while remaining:
                 for stage in _startable(remaining, running, executor):
@@ -78,11 +79,11 @@ def _side_by_side(
                         del remaining[stage.key.digest]
                         if stage.work.pool is not None:
                             executor.release(stage.work.pool)
-                        telling.append(teller.submit(settled, stage, error))
+                        called.append(callbacks.submit(on_stage_done, stage, error))
                         continue
                     running[threads.submit(run_stage, stage, executor, progress)] = stage
-                while telling and telling[0].done():
-                    telling.popleft().result()
+                while called and called[0].done():
+                    called.popleft().result()
                 finished, _ = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
                 for future in finished:
                     stage, error = running.pop(future), None
@@ -93,13 +94,13 @@ def _side_by_side(
                     except DesaError as failure:
                         error = broken[stage.key.digest] = failure
                     del remaining[stage.key.digest]
-                    telling.append(teller.submit(settled, stage, error))
+                    called.append(callbacks.submit(on_stage_done, stage, error))
             executor.close()
-            for told in telling:
-                told.result()
+            for call in called:
+                call.result()
         except BaseException:
             executor.stop()
-            teller.shutdown(wait=False, cancel_futures=True)
+            callbacks.shutdown(wait=False, cancel_futures=True)
             raise
 
 
@@ -114,7 +115,7 @@ def _startable(remaining: dict[str, Stage], running: dict[Future[None], Stage], 
     for stage in waiting:
         pool = stage.work.pool
         name = pool.name if pool else stage.key.digest
-        if pools[name] >= IN_FLIGHT or (not pools[name] and len(pools) >= executor.lanes):
+        if pools[name] >= IN_FLIGHT or (not pools[name] and len(pools) >= executor.max_parallel_stages):
             continue
         if pool is not None:
             wanted = {other.work.pool.name for other in waiting if other.work.pool} - {pool.name}

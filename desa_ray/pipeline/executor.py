@@ -51,7 +51,7 @@ class Executor(Protocol):
     """Runs tasks on the workers of a pool; returns when all are done or raises the first lasting failure."""
 
     @property
-    def lanes(self) -> int:
+    def max_parallel_stages(self) -> int:
         """How many stages may run side by side; with more than one, `map` is called from several threads."""
         ...
 
@@ -99,7 +99,7 @@ class WithoutRivals:
 class SerialExecutor(WithoutRivals):
     """One shard after another in this process (isolated pools: in one child process each)."""
 
-    lanes = 1
+    max_parallel_stages = 1
 
     def __init__(self, store_root: str):
         self.store_root = store_root

@@ -29,7 +29,7 @@ from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool, Stage, Task
 
 POLL_S = 0.2
-LANES = 2
+MAX_PARALLEL_STAGES = 2
 
 
 def suits(config: ClusterConfig, stages: Sequence[Stage]) -> bool:
@@ -76,7 +76,7 @@ class _Process:
 class ProcessExecutor(WithoutRivals):
     """Maps tasks over processes of this machine, for stages of one pool."""
 
-    lanes = LANES
+    max_parallel_stages = MAX_PARALLEL_STAGES
 
     def __init__(self, store_root: str, config: ClusterConfig):
         self.store_root, self.config = store_root, config

@@ -106,7 +106,7 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
-    from jobs.settings import RUN_KEYS
+    from desa_ray.experiment.spec import RUN_KEYS
 
     overrides = ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=made_up", "method=original"]
     overrides += ["ranking=lazy", "cluster=serial", f"cluster.memory_gb={memory_gb}", "cluster.shard_documents=65536"]

@@ -14,12 +14,12 @@ from desa_ray.cluster.preflight import differences, needs_of
 from desa_ray.config import RunConfig
 from desa_ray.pipeline.provenance import code_hash, installed, platform_facts
 from desa_ray.store.files import Files
-from jobs.settings import order_of
+from jobs.settings import spec_of
 
 
 def _config(*overrides: str) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        return order_of(compose("config", overrides=list(overrides)), Path()).config
+        return spec_of(compose("config", overrides=list(overrides)), Path()).config
 
 
 ONE = {

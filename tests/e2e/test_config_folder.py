@@ -9,9 +9,10 @@ import pytest
 from hydra.core.config_store import ConfigStore
 
 from desa_ray.errors import DesaError
+from desa_ray.experiment.spec import CellSpec
 from jobs.app import hydra_app
 from jobs.config_folder import MAX_TOTAL, offered, read_folder
-from jobs.settings import Order, order_of
+from jobs.settings import spec_of
 
 SECRET = "hush-5f1d"
 CHANNELS = "channels:\n  - {name: dense, kind: dense, operator: residual}\n"
@@ -33,10 +34,10 @@ def write(path: str, content: str | bytes) -> Path:
     return file
 
 
-def composed(*arguments: str) -> Order:
+def composed(*arguments: str) -> CellSpec:
     """The one cell that `desa run` would run."""
-    orders: list[Order] = []
-    hydra_app("run", "config", list(arguments), lambda config: orders.append(order_of(config, Path())))
+    orders: list[CellSpec] = []
+    hydra_app("run", "config", list(arguments), lambda config: orders.append(spec_of(config, Path())))
     return orders[0]
 
 

@@ -14,10 +14,10 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import parse
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.ranking import Rankings
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 from tests.desa_fixtures import dataset, run_desa, summaries
 
 DRAWS = 1

@@ -13,10 +13,11 @@ from hydra import compose, initialize_config_module
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.experiment.run import plan
+from desa_ray.experiment.sweep import Sweep
 from desa_ray.store.artifacts import Store
 from desa_ray.tracking.sweeps import SweepLog, SweepRun
-from jobs.cells import _Sweep, plan
-from jobs.settings import order_of
+from jobs.settings import spec_of
 from tests.desa_fixtures import METHODS, dataset, run_desa, summaries
 
 
@@ -121,15 +122,15 @@ def test_a_failing_cell_whose_failure_cannot_be_logged_tells_both(scifact_slice,
     monkeypatch.setenv("DESA_HOME", str(warm_home))
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         composed = compose("config", ["method=original", "fusion.kappa=7", *dataset(scifact_slice)])
-    orders = [order_of(composed, tmp_path / "out")]
+    specs = [spec_of(composed, tmp_path / "out")]
     store = Store(str(warm_home / "store"))
-    cells = plan(store, orders)
+    cells = plan(store, specs)
     run = SweepRun("unlogged", "a" * 64, "a sweep", True, {}, {})
     log = SweepLog(run, uri=f"sqlite:///{warm_home / 'mlflow.db'}", home=warm_home, sample_s=0)
-    sweep = _Sweep(store, orders, cells, log, tmp_path / "summary.json")
+    sweep = Sweep(specs, cells, log, tmp_path / "summary.json", print)
     shutil.rmtree(log.outbox.folder)
     log.outbox.folder.write_text("the disk plays up")
-    sweep.settled(cells[0].fused[0], DesaError("the shard was bad"))
+    sweep.on_stage_done(cells[0].fused[0], DesaError("the shard was bad"))
     with pytest.raises(Problems) as told:
         sweep.raise_failures()
     lines = str(told.value).splitlines()

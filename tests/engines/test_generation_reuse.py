@@ -11,12 +11,12 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 
 PROMPT = "query2doc"
 

@@ -15,6 +15,7 @@ from desa_ray.config import DatasetConfig, parse
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.validate import validated
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.lines import Findings
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
@@ -24,7 +25,6 @@ from desa_ray.stages.collection import read_rows
 from desa_ray.store.artifacts import Store
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
-from jobs.settings import RUN_KEYS
 from tests.infra.programs import REPOSITORY
 
 TEXT = (REPOSITORY / "CONTRIBUTING.md").read_text()

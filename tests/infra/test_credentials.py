@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_module
 from desa_ray.credentials import has_credentials, redacted
 from desa_ray.errors import DesaError
 from jobs.run import main
-from jobs.settings import order_of
+from jobs.settings import spec_of
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_what_interpolation_brings_in_is_refused_too(tmp_path, monkeypatch):
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         config = compose("config", overrides=["tracking.uri='http://${oc.env:SECRET_PART}host'"])
     with pytest.raises(DesaError, match=r"tracking\.uri") as caught:
-        order_of(config, tmp_path)
+        spec_of(config, tmp_path)
     assert "s3cr3t" not in str(caught.value)

@@ -21,7 +21,7 @@ from desa_ray.errors import Problems
 from desa_ray.experiment.methods import check_method, prompts
 from desa_ray.experiment.pools import encoder_pool, generator_pool, lucene_pool, replay_pool, scorer_pool
 from desa_ray.pipeline.stage import Pool
-from jobs.settings import order_of
+from jobs.settings import spec_of
 from tests.infra.programs import REPOSITORY
 
 FOLDER = REPOSITORY / "infra" / "kubernetes"
@@ -157,7 +157,7 @@ def _configs(words: list[str]) -> list[RunConfig]:
     """One configuration per cell of a sweep."""
     choices = [[f"{name}={value}" for value in values.split(",")] for name, values in (w.split("=", 1) for w in words)]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        return [order_of(compose("config", overrides=list(cell)), Path()).config for cell in product(*choices)]
+        return [spec_of(compose("config", overrides=list(cell)), Path()).config for cell in product(*choices)]
 
 
 def _nodes(manifest: dict[str, Any], count: str) -> list[tuple[float, float]]:

@@ -73,7 +73,7 @@ class Noted(Work):
 class Threads:
     """Runs the tasks in the asking thread; one pool, whose turns it keeps."""
 
-    lanes = 2
+    max_parallel_stages = 2
 
     def __init__(self, store: Store):
         self.store, self.lock, self.admitted, self.most, self.closed = store, threading.Lock(), 0, 0, 0
@@ -152,7 +152,7 @@ def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(t
         executor,
         Watching(),
         lambda stage, error: call(str(stage.params["number"])),
-        first=lambda: call("first"),
+        on_start=lambda: call("first"),
     )
     told = [name for what, name in diary.events if what == "told"]
     assert told[0] == "first"
@@ -180,7 +180,7 @@ def test_a_stage_that_fails_is_told_and_the_others_go_on(tmp_path):
 def test_stages_without_workers_start_no_cluster(tmp_path):
     class NoCluster(Threads):
         @property
-        def lanes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        def max_parallel_stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
             raise AssertionError("a cluster is started")
 
     executor = NoCluster(Store(tmp_path))
@@ -190,7 +190,7 @@ def test_stages_without_workers_start_no_cluster(tmp_path):
         executor,
         Quiet(),
         lambda stage, error: told.append((stage.params["number"], error)),
-        first=lambda: told.append("first"),
+        on_start=lambda: told.append("first"),
     )
     assert told == ["first", (0, None), (1, None)]
 

@@ -13,9 +13,9 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))

@@ -16,10 +16,10 @@ from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.records import labels
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.stages import collection
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,10 @@ from desa_ray.config import RunConfig, parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.records import cell_records
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
 from desa_ray.pipeline.executor import SerialExecutor
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 from tests.desa_fixtures import dataset, summaries
 
 COMPLETE_ONLY = ["ranking_hashes", "turnover", "rr_change", "support_retained"]

@@ -10,13 +10,13 @@ from omegaconf import OmegaConf
 from desa_ray.config import ClusterConfig, RunConfig, parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.estimates import Planned, plan_stages
 from desa_ray.pipeline.explain import explain
 from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.machine import Machine, visible_gpus
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 from tests.desa_fixtures import dataset, run_desa
 
 MACHINE = Machine(cpus=2, gpus=0, memory=8 << 30)

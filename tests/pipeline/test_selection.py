@@ -14,12 +14,12 @@ from desa_ray.data.subsets import hash_order
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.methods import ORIGINAL
+from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.stages.collection import CollectionStages, read_rows
 from desa_ray.store.artifacts import Store
-from jobs.settings import RUN_KEYS
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Opens and closes a sweep's log in MLflow, around whatever happens to the sweep."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from desa_ray.config import RunConfig
 from desa_ray.credentials import redacted
-from desa_ray.errors import DesaError, Problems
+from desa_ray.errors import DesaError, Problems, counted
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.cell_files import write_json
+from desa_ray.experiment.finish import cell_digest
+from desa_ray.experiment.places import home, tracking_uri
 from desa_ray.experiment.records import labels
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.types import sha256_json
-from jobs.console import counted, note
-from jobs.finishing import cell_digest
-from jobs.outputs import write_json
-from jobs.settings import home, tracking_uri
 
 if TYPE_CHECKING:
     from desa_ray.tracking.sweeps import SweepLog
@@ -25,8 +24,13 @@ SHOWN = 50
 
 
 @contextmanager
-def logged(config: RunConfig, cells: Sequence[Cell], summary: Path | None) -> "Iterator[SweepLog | None]":
-    """The sweep's log, ended as FINISHED, FAILED (a cell failed) or KILLED (interrupted); None without tracking."""
+def logged(
+    config: RunConfig, cells: Sequence[Cell], summary: Path | None, note: Callable[[str], None]
+) -> "Iterator[SweepLog | None]":
+    """The sweep's log, ended as FINISHED, FAILED (a cell failed) or KILLED (interrupted).
+
+    None without tracking.
+    """
     if not config.tracking.enabled:
         yield None
         return

@@ -3,45 +3,57 @@
 Files come first, so that nothing is lost when the tracking server is away.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.cell_files import (
+    manifest,
+    sha256_file,
+    write_json,
+    write_records,
+    write_runs,
+)
 from desa_ray.experiment.records import cell_records, cell_runs, cell_summary, labels, per_draw, result_config
+from desa_ray.experiment.spec import CellSpec, flat
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
-from desa_ray.store.artifacts import Store
 from desa_ray.tracking.entries import CellRun, now_ms
 from desa_ray.types import sha256_json
-from jobs.outputs import manifest, sha256_file, write_json, write_records, write_runs
-from jobs.settings import Order, flat
 
 if TYPE_CHECKING:
     from desa_ray.tracking.sweeps import SweepLog
 
 
 def finish_cell(
-    store: Store, order: Order, cell: Cell, computed: int, log: "SweepLog | None", started_ms: int
+    spec: CellSpec,
+    cell: Cell,
+    computed: int,
+    log: "SweepLog | None",
+    started_ms: int,
+    note: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write a computed cell's files and log it; returns its summary."""
     records = cell_records(cell)
     entry = cell_summary(cell, records)
     measures = cell.fused[0].params["measures"]
-    order.folder.mkdir(parents=True, exist_ok=True)
+    spec.folder.mkdir(parents=True, exist_ok=True)
     files = [
-        write_records(order.folder / "records.parquet", records),
-        write_json(order.folder / "manifest.json", manifest(cell, order.plain, cell.recording_counts)),
-        *write_runs(order.folder, cell.config.method.name, cell_runs(cell)),
+        write_records(spec.folder / "records.parquet", records),
+        write_json(spec.folder / "manifest.json", manifest(cell, spec.plain, cell.recording_counts)),
+        *write_runs(spec.folder, cell.config.method.name, cell_runs(cell), note),
     ]
     entry["mlflow_run_id"] = None
     entry["artifacts"] = {path.name: sha256_file(path) for path in files}
     stages = sum(1 for _ in ancestors(cell.targets))
     entry["stages"] = {"reused": stages - computed, "computed": computed}
-    write_json(order.folder / "summary.json", {"cells": [entry]})
+    write_json(spec.folder / "summary.json", {"cells": [entry]})
     if log is not None:
-        entry["mlflow_run_id"] = _log(log, cell, entry, per_draw(records, measures), files, started_ms)
-        write_json(order.folder / "summary.json", {"cells": [entry]})
+        draws = per_draw(records, measures)
+        entry["mlflow_run_id"] = _log(log, cell, entry, draws, files, started_ms)
+        write_json(spec.folder / "summary.json", {"cells": [entry]})
     return entry
 
 
@@ -67,14 +79,13 @@ def cell_digest(cell: Cell) -> str:
     return sha256_json([labels(cell), [stage.key.digest for stage in cell.targets]])
 
 
-def noticed(cell: Cell) -> list[str]:
-    """What validation counted in a cell's inputs, a line each."""
+def collection_notes(cell: Cell) -> list[str]:
+    """What validation counted in a cell's inputs, one line each."""
     counts = {**cell.collection.counts, **cell.recording_counts}
     sizes = ("documents", "queries", "qrels", "source_files")
     name = cell.config.dataset.name
-    return [
-        f"{name}: {what.replace('_', ' ')}: {count}" for what, count in counts.items() if count and what not in sizes
-    ]
+    found = {what: count for what, count in counts.items() if count and what not in sizes}
+    return [f"{name}: {what.replace('_', ' ')}: {count}" for what, count in found.items()]
 
 
 def _name(cell: Cell) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 
 from desa_ray.config import RunConfig
+from desa_ray.experiment.places import home
 from desa_ray.pipeline.executor import Executor, SerialExecutor
 from desa_ray.pipeline.processes import ProcessExecutor, suits
 from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.store.artifacts import Store
-from jobs.settings import home
 
 
 class LazyExecutor:
@@ -25,9 +25,9 @@ class LazyExecutor:
         return self._executor
 
     @property
-    def lanes(self) -> int:
+    def max_parallel_stages(self) -> int:
         """One where nothing runs beside the driver; a session need not be up to know that."""
-        return 1 if self.config.kind == "serial" else self.executor.lanes
+        return 1 if self.config.kind == "serial" else self.executor.max_parallel_stages
 
     def begin(self, todo: Sequence[Stage]) -> None:
         """Start workers of our own if the stages need them, without a cluster where they need little; with a cluster

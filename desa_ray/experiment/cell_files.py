@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from desa_ray.experiment.build import Cell
 from desa_ray.experiment.records import result_config
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
-from jobs.console import note
 
 
 def sha256_file(path: Path) -> str:
@@ -46,7 +45,7 @@ def write_records(path: Path, records: pl.DataFrame) -> Path:
     return temporary.replace(path)
 
 
-def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame]) -> list[Path]:
+def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame], note: Callable[[str], None]) -> list[Path]:
     """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
     tags = [f"desa-{method}-draw{draw}" for draw in range(len(runs))]
     paths = [folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec") for draw in range(len(runs))]

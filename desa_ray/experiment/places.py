@@ -1,0 +1,30 @@
+"""Where things lie: the home, the store and the tracking store of a configuration."""
+
+import os
+from pathlib import Path
+
+from desa_ray.config import StoreConfig, TrackingConfig
+from desa_ray.errors import DesaError
+
+
+def home() -> Path:
+    """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models, data sets."""
+    return Path(os.environ.get("DESA_HOME") or ".desa").absolute()
+
+
+def store_root(config: StoreConfig) -> str:
+    """Where the store lies. Raises DesaError for a file system of this process's own memory."""
+    root = config.root or str(home() / "store")
+    if root.partition("://")[0] == "memory":
+        mend = "set it to a folder, or to an object store such as s3://bucket/path"
+        raise DesaError(
+            f"{root} lives in one process: no worker sees it, and it ends with the run",
+            where="store.root",
+            mend=mend,
+        )
+    return root
+
+
+def tracking_uri(config: TrackingConfig) -> str:
+    """Where runs are logged: as configured, else the home's own database."""
+    return config.uri or f"sqlite:///{home() / 'mlflow.db'}"

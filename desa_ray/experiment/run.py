@@ -1,0 +1,98 @@
+"""Runs cells as one graph: the union of their missing stages, each once, on one session.
+
+Stages run in an order that keeps a loaded model at work; a cell is written and logged as soon as its last stage is
+stored, so an interrupted sweep keeps what it has and the rerun goes on from there. A plan without misses starts neither
+Ray nor any engine.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from desa_ray.cluster.metrics import CountingProgress
+from desa_ray.config import RunConfig
+from desa_ray.errors import DesaError, Problems, counted
+from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.finish import collection_notes
+from desa_ray.experiment.lazy_executor import LazyExecutor
+from desa_ray.experiment.listener import Listener
+from desa_ray.experiment.log import logged
+from desa_ray.experiment.places import home, store_root
+from desa_ray.experiment.spec import CellSpec
+from desa_ray.experiment.sweep import Sweep
+from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.pipeline.execute import missing
+from desa_ray.pipeline.feasible import check_feasible
+from desa_ray.pipeline.stage import ancestors
+from desa_ray.store.artifacts import Store
+from desa_ray.store.leases import Lease
+
+
+def open_store(config: RunConfig) -> Store:
+    """The store of a run, made and checked for writing before anything else."""
+    store = Store(store_root(config.store), repair=config.store.repair)
+    store.check_writable()
+    return store
+
+
+def plan(store: Store, specs: Sequence[CellSpec]) -> list[Cell]:
+    """The cells of all specifications; raises every problem of every one at once."""
+    cells, problems = [], []
+    for spec in specs:
+        try:
+            cells.append(Builder(spec.config, store, home()).cell())
+        except Problems as found:
+            problems += [problem for problem in found.problems if str(problem) not in map(str, problems)]
+    if problems:
+        raise Problems(problems)
+    return cells
+
+
+def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: Listener) -> list[dict[str, Any]]:
+    """Run all cells and return their summaries; `summary` is the sweep's file, if there is one.
+
+    Cells of one call share the first one's store, cluster and tracking settings. A cell that fails fails alone: the
+    others finish, and the errors are raised together at the end.
+    """
+    first = specs[0].config
+    for spec in specs[1:]:
+        for part in ("store", "cluster", "tracking"):
+            if getattr(spec.config, part) != getattr(first, part):
+                raise DesaError(f"one sweep uses one {part}", where=part, mend="run two sweeps")
+    store = open_store(first)
+    with ExitStack() as around:
+        lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))  # nothing is cleaned up now
+        cells = plan(store, specs)
+        needed = list(ancestors([target for cell in cells for target in cell.targets]))
+        lease.refer([stage.key.digest for stage in needed])  # from here on, only these are left alone
+        todo = missing([target for cell in cells for target in cell.targets])
+        check_feasible(todo, first.cluster)
+        for line in dict.fromkeys(line for cell in cells for line in collection_notes(cell)):
+            listener.note(line)
+        listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
+        if not todo and first.cluster.kind == "existing":
+            listener.note("everything is stored: the cluster is not used")
+        executor = LazyExecutor(first, store, ExitStack())
+        around.callback(executor.close)
+        # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main thread.
+        with ThreadPoolExecutor(1, thread_name_prefix="desa-log") as aside:
+            opening = aside.submit(around.enter_context, logged(first, cells, summary, listener.note))
+            executor.begin(todo)
+            log = opening.result()
+        sweep = Sweep(specs, cells, log, summary, listener.note)
+        open_keys = {stage.key.digest for stage in todo}
+        reused = [stage for stage in needed if stage.key.digest not in open_keys]
+        progress = CountingProgress(listener, store, reused)
+        with ExitStack() as stack:
+            stack.callback(listener.close)
+            stack.callback(executor.close)
+            if todo:
+                executor.require((spec.config for spec in specs), todo)
+            run_graph(todo, executor, progress, sweep.on_stage_done, on_start=sweep.finish_ready)
+        summaries = sweep.summaries()
+        listener.finished(summaries, first.evaluation.measures)
+        sweep.raise_failures()
+    return summaries
