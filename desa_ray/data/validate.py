@@ -22,7 +22,7 @@ def validated(raw: RawCollection, *, name: str, missing_relevant: str, findings:
     """The collection of these rows: joined texts, UTF-8 order, judgments that the corpus can meet.
 
     Args:
-        raw: rows as read.
+        raw: rows as read; its documents are taken out of it, as they may be most of the memory.
         name: the data set's name.
         missing_relevant: `error`, or `drop` to leave out positive judgments of documents that the corpus lacks.
         findings: what reading found wrong already; complaints of this function join it.
@@ -30,7 +30,7 @@ def validated(raw: RawCollection, *, name: str, missing_relevant: str, findings:
     Raises:
         Problems: everything in `findings`.
     """
-    documents = [(key, f"{title} {text}" if title else text) for key, title, text in raw.documents]
+    documents = _joined(raw)
     known_documents = _check_texts(f"{name} corpus", "document", documents, findings)
     known_queries = _check_texts(f"{name} queries", "query", raw.queries, findings)
     qrels, counts = _check_qrels(
@@ -57,6 +57,16 @@ def validated(raw: RawCollection, *, name: str, missing_relevant: str, findings:
         pl.DataFrame(judgments, {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32}, orient="row"),
         raw.counts | counts,
     )
+
+
+def _joined(raw: RawCollection) -> list[tuple[str, str]]:
+    """(id, text) of every document, the title before the text; each row leaves `raw` as it is joined."""
+    rows, documents = raw.documents, []
+    rows.reverse()
+    while rows:
+        key, title, text = rows.pop()
+        documents.append((key, f"{title} {text}" if title else text))
+    return documents
 
 
 def _text_frame(rows: list[tuple[str, str]]) -> pl.DataFrame:
