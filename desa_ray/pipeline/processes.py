@@ -27,9 +27,12 @@ from desa_ray.pipeline.executor import Stopped, WithoutRivals, Worker, lost_too_
 from desa_ray.pipeline.feasible import capacity
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool, Stage, Task
+from desa_ray.store.files import COPIES
+from desa_ray.temporary import sweep
 
 POLL_S = 0.2
 MAX_PARALLEL_STAGES = 2
+START_TIMEOUT_S = 600.0
 
 
 def suits(config: ClusterConfig, stages: Sequence[Stage]) -> bool:
@@ -56,7 +59,7 @@ class _Process:
                 start_new_session=True,
             )
         self.task: Task | None = None
-        self.since = 0.0
+        self.since, self.up = time.monotonic(), False
         self._send((pool, store_root, gc.get_threshold()))
 
     def hand(self, task: Task) -> None:
@@ -105,13 +108,13 @@ class ProcessExecutor(WithoutRivals):
             raise
 
     def _supervise(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
-        waiting, failures = deque(tasks), Counter[int]()
+        waiting, failures, starts = deque(tasks), Counter[int](), 0
         while waiting or any(process.task for process in self.processes):
             if self._stopping.is_set():
                 raise Stopped
             self._grow(pool, self.workers_for(pool, len(tasks)))
             for process in self.processes:
-                if waiting and process.task is None:
+                if waiting and process.up and process.task is None:
                     process.hand(waiting.popleft())
             lines: dict[Any, _Process] = {process.line: process for process in self.processes}
             for line in wait(list(lines), timeout=POLL_S):
@@ -122,6 +125,9 @@ class ProcessExecutor(WithoutRivals):
                 except (EOFError, OSError):
                     self.processes.remove(process)
                     process.end()
+                    if not process.up:
+                        starts += 1
+                        self._check_starts(pool, starts, f"exit status {process.process.returncode}")
                     if task is not None:
                         failures[task.shard.number] += 1
                         what = f"its process ended with exit status {process.process.returncode}"
@@ -129,13 +135,25 @@ class ProcessExecutor(WithoutRivals):
                             raise lost_too_often(task, failures[task.shard.number], what) from None
                         waiting.append(task)
                     continue
+                if not process.up:
+                    process.up, starts = True, 0
+                    continue
                 if error is not None:
                     raise error
                 assert task is not None
                 done(task)
             for process in self.processes:
-                if process.task is not None and time.monotonic() - process.since > self.config.shard_timeout_s:
+                busy = process.task is not None or not process.up
+                limit_s = self.config.shard_timeout_s if process.up else START_TIMEOUT_S
+                if busy and time.monotonic() - process.since > limit_s:
                     process.process.kill()  # the line's end tells
+
+    def _check_starts(self, pool: Pool, starts: int, how: str) -> None:
+        """Stop where processes die before they take a shard, as often as the run allows."""
+        if starts >= self.config.max_failures:
+            what = f"{starts} worker processes ended before they were up; last: {how}"
+            mend = "look for an out-of-memory kill, or use cluster=serial, which shows the cause"
+            raise DesaError(what, where=f"pool {pool.name}", mend=mend)
 
     def _grow(self, pool: Pool, wanted: int) -> None:
         while len(self.processes) < wanted:
@@ -144,16 +162,18 @@ class ProcessExecutor(WithoutRivals):
     def close(self) -> None:
         while self.processes:
             self.processes.pop().end()
+        sweep(COPIES)  # theirs, of remote files
 
 
 def serve(descriptor: int) -> None:
-    """A worker process: loads its engine, then answers each task with None or the error that it raised."""
+    """A worker process: says that it is up, then answers each task with None or the error that it raised."""
     with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver is gone
         pool, store_root, thresholds = line.recv()
         began(f"worker of pool {pool.name}", ())
         gc.set_threshold(*thresholds)  # as the driver's
         worker = Worker(pool, store_root)
         failed = _error_of(worker.load, f"pool {pool.name}")
+        line.send(None)
         while True:
             task = line.recv()
             line.send(failed or _error_of(partial(worker.run, task), str(task)))

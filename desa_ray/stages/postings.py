@@ -5,10 +5,8 @@ later (complete-list BM25 at any k1 and b) needs the postings alone and no JVM. 
 second copy of the same data that nothing reads and whose bytes differ from build to build.
 """
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from desa_ray.engines.lucene import Lucene
@@ -17,6 +15,7 @@ from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work
 from desa_ray.stages.collection import read_rows
 from desa_ray.store.tables import read_array, write_array
+from desa_ray.temporary import OwnFolder
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class PostingsWork(Work):
 
     def run(self, engine: Lucene, stage: Stage, shard: Shard) -> None:
         texts = read_rows(stage.inputs["corpus"])["text"]
-        with tempfile.TemporaryDirectory(prefix="desa-lucene-") as scratch:
-            postings = engine.build_postings(texts, Path(scratch))
+        with OwnFolder("desa-lucene-") as scratch:  # swept by the next one where this process is killed
+            postings = engine.build_postings(texts, scratch)
         artifact = stage.artifact
         for name, array in postings.arrays().items():
             write_array(artifact, f"{name}.npy", array)

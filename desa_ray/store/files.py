@@ -27,8 +27,10 @@ from fsspec.implementations.local import LocalFileSystem
 from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.store.faults import explained
 from desa_ray.store.writing import Content, Published, flush, sha256_of, written
+from desa_ray.temporary import OwnFolder, sweep
 
 TEMPORARY = ".tmp-"
+COPIES = "desa-store-"  # in the temporary folder, one a process
 LEASES = ".leases"  # the one folder whose files change: who is at work (leases.py)
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
 NAME = re.compile(rf"\{LEASES}|(\{LEASES}/)?{_WORD}(/{_WORD})*")
@@ -170,7 +172,7 @@ class Files:
         with self._explained("write", name):
             if self._local:
                 return self._publish_local(name, content)
-            with tempfile.TemporaryDirectory(prefix="desa-store-") as folder:
+            with tempfile.TemporaryDirectory(dir=_copies(os.getpid()).path) as folder:
                 source = Path(folder, Path(name).name.replace("*", ""))
                 published = written(name, content, source)
                 path = self._path(published.name)
@@ -235,7 +237,7 @@ class Files:
 
     def _copy(self, name: str, sha256: str) -> Path:
         """The local copy of a remote file, fetched where it is not there yet."""
-        path = Path(_copies(os.getpid()).name, sha256, Path(name).name)
+        path = _copies(os.getpid()).path / sha256 / Path(name).name
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             partial = path.with_name(TEMPORARY + uuid4().hex)
@@ -272,6 +274,13 @@ class Files:
 
 
 @cache
-def _copies(process: int) -> tempfile.TemporaryDirectory[str]:
-    """Where this process keeps its copies of remote files, by hash; removed at its end."""
-    return tempfile.TemporaryDirectory(prefix=f"desa-store-{process}-")
+def _copies(process: int) -> OwnFolder:
+    """Where this process keeps its copies of remote files, by hash, and makes new ones."""
+    return OwnFolder(COPIES)
+
+
+def drop_copies() -> None:
+    """Remove this process's copies of remote files, and those of processes that were killed."""
+    _copies(os.getpid()).remove()
+    _copies.cache_clear()
+    sweep(COPIES)

@@ -65,6 +65,10 @@ class Mishap(Work):
         return Finished("0" * 64)
 
 
+def killed_engine() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def no_engine() -> None:
     raise DesaError("no engine", where="the pool")
 
@@ -145,6 +149,15 @@ def test_an_engine_that_cannot_be_loaded_says_why(executor, run):
         run("stage", Mishap(pool=replace(POOL, factory=no_engine)))
 
 
+def test_processes_that_die_before_they_are_up_stop_the_run_without_blaming_a_shard(executor, run):
+    pool = Pool("fatal", killed_engine, size=2, light=True)
+    with pytest.raises(DesaError) as caught:
+        run("stage", Mishap(pool=pool))
+    assert (caught.value.where, caught.value.mend.endswith("shows the cause")) == ("pool fatal", True)
+    assert f"exit status {-signal.SIGKILL}" in caught.value.what
+    assert executor.processes == []
+
+
 def stop_once_tried(executor: ProcessExecutor) -> None:
     while 1 not in tries(executor, "stage"):
         time.sleep(0.02)
@@ -193,6 +206,7 @@ time.sleep(600)
         ("serial", [POOL], False),
     ],
 )
-def test_processes_suit_a_local_run_of_one_kind_of_light_workers(kind, pools, expected):
-    stages = [Stage(f"stage{number}", 1, {}, Mishap(pool=pool)) for number, pool in enumerate(pools)]
+def test_processes_suit_a_local_run_of_one_kind_of_light_workers(kind, pools, expected, tmp_path):
+    store = Store(tmp_path)
+    stages = [Stage(store, f"stage{number}", 1, {}, Mishap(pool=pool)) for number, pool in enumerate(pools)]
     assert suits(replace(CONFIG, kind=kind), stages) is expected
