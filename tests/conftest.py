@@ -17,7 +17,6 @@ __all__ = ["collection", "desa", "refuse", "scifact_slice", "serial_sweep", "sma
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -13,57 +13,63 @@ from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
 
 KNOCK_TIMEOUT_S = 5.0
-# Set before Ray is imported. A cluster of our own lives on this machine, inside one user's processes; token
-# authentication (Ray's default since 2.60) would only tie it to a file in the home folder.
-LOCAL_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-}
+ADDRESS = "RAY_ADDRESS"
 
 
 @contextmanager
-def session(config: ClusterConfig) -> Iterator[None]:
-    """Connect for the length of the block; a local cluster ends with it, an existing one is left running."""
-    if config.kind == "local":
-        for name, value in LOCAL_ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+def session(config: ClusterConfig) -> Iterator[Callable[[], str | None]]:
+    """Connect for the length of the block; a local cluster ends with it, an existing one is left running.
+
+    Gives a function that tells why this process's own cluster died, None while it lives or where there is none.
+    """
+    import ray
+
+    if ray.is_initialized():  # a caller's own session, a test's for example
+        yield _alive
+    elif config.kind == "local":
+        from desa_ray.cluster.local import local_cluster
+
+        with local_cluster(config.cpus) as death:
+            yield death
+    else:
+        _join(config.address)
+        try:
+            yield _alive
+        finally:
+            ray.shutdown()
+
+
+def _alive() -> None:
+    """Of clusters that are not ours nothing is known."""
+
+
+def _join(address: str | None) -> None:
+    """Connect to a running cluster."""
     import ray
     from ray.exceptions import RayError
 
-    if ray.is_initialized():  # a caller's own session, a test's for example
-        yield
-        return
+    where = "cluster.address"
+    if address is None:
+        raise DesaError("no address of the running cluster", where=where, mend="give host:port or auto")
+    if address == "auto" and (other := os.environ.get(ADDRESS)):  # Ray prefers it, too
+        address, where = other, ADDRESS
     before = signal.getsignal(signal.SIGTERM)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        if config.kind == "local":
-            ray.init(
-                address="local", num_cpus=config.cpus, include_dashboard=False, object_store_memory=200 << 20, **quiet
-            )
-        elif config.address is None:
-            raise DesaError("no address of the running cluster", where="cluster.address", mend="give host:port or auto")
-        else:
-            knock(config.address)
-            ray.init(address=config.address, **quiet)
+        knock(address)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RayError, RuntimeError, ValueError) as error:
-        place = config.address or "this machine"
         versions = str(error).startswith("Version mismatch")
         raise DesaError(
-            f"no Ray session on {place}: {' '.join(str(error).split()) if versions else str(error).splitlines()[0]}",
-            where="cluster.address",
+            f"no Ray session on {address}: {' '.join(str(error).split()) if versions else str(error).splitlines()[0]}",
+            where=where,
             mend="start it with the same lock or image"
             if versions
             else "check `ray status` there, or use cluster=local",
         ) from error
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(
-            signal.SIGTERM, before or signal.SIG_DFL
-        )  # Ray puts its own in place, which ends in a native trace
-    try:
-        yield
     finally:
-        ray.shutdown()
+        if threading.current_thread() is threading.main_thread():
+            # Ray puts a handler of its own in place, which ends in a native trace.
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def knock(address: str) -> None:

@@ -1,0 +1,214 @@
+"""A Ray cluster of this process's own on this machine, closed to everybody else.
+
+Every listener is on the loopback device and asks for a token that only this process and its workers know; sockets and
+logs lie in a folder that only this user can open. Ray reads most of that from the environment, so it is set while Ray
+starts and restored right after: neither a submitted job, nor a running cluster that is joined later, nor another child
+of this process sees it. What has no use here, and would listen without a token, is not started at all (dashboard,
+autoscaler, ports for metrics).
+"""
+
+import importlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import node, ray_constants, services, worker
+from ray._private import utils as ray_utils
+
+from desa_ray.cluster.own_node import OwnNode, end_all
+from desa_ray.cluster.ray_folder import ray_folder
+from desa_ray.errors import DesaError
+from desa_ray.store.files import COPIES
+from desa_ray.temporary import sweep
+
+RAYLET: Any = importlib.import_module("ray._raylet")  # type checkers do not see what it holds
+NODES: Any = node
+START_LIMITS_S = (60.0, 300.0)  # of the first try and of the second
+LOOK_S = 0.3
+OBJECT_STORE_BYTES = 200 << 20  # tasks and answers are small: data goes through the store
+MEND = "try again when the machine is less busy, or use cluster=serial"
+
+
+@cache
+def token() -> str:
+    """The token of this process's clusters: one, since Ray keeps the first that it reads."""
+    return secrets.token_hex(32)
+
+
+class NotUp(Exception):
+    """Our own signal that a process of the new cluster died, or did not come up in time."""
+
+
+@contextmanager
+def local_cluster(cpus: int | None) -> Iterator[Callable[[], str | None]]:
+    """Start the cluster, and end it with the block. Gives a function that tells why it died, None while it lives.
+
+    Raises:
+        DesaError: it does not start, twice; or no folder suits its sockets.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(ray_folder())
+        stack.callback(_reread)  # from the environment as it is outside
+        own = _start(cpus, folder)
+        try:
+            yield own.death
+        finally:
+            _stop(own)
+
+
+def _start(cpus: int | None, folder: Path) -> OwnNode:
+    first, longer = START_LIMITS_S
+    try:
+        return _try_to_start(cpus, folder, first)
+    except NotUp:
+        pass
+    try:
+        return _try_to_start(cpus, folder, longer)
+    except NotUp as error:
+        what = f"Ray did not start, tried twice (within {first:.0f} s and {longer:.0f} s): {error}"
+        raise DesaError(what, where="cluster=local", mend=MEND) from None
+
+
+def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
+    """Start Ray and connect; everything that failed is ended again.
+
+    Raises:
+        NotUp: it did not come up, and another try may help.
+        DesaError: Ray refuses a setting.
+    """
+    made: list[OwnNode] = []
+
+    def make(*arguments: Any, **further: Any) -> OwnNode:
+        return OwnNode(made, *arguments, **further)
+
+    ask_port = partial(NODES.wait_for_persisted_port, timeout_ms=500)
+    deadline = time.monotonic() + limit_s
+    with (
+        _environment(_settings(folder)),
+        _instead(ray_constants, "ENABLE_RAY_CLUSTER", False),
+        _instead(ray_utils, "set_sigterm_handler", lambda handler: None),  # the caller's own stays
+        _instead(NODES, "Node", make),
+        _instead(worker, "listen_error_messages", lambda *_: None),  # supervisors tell what failed, in a line
+        _instead(NODES, "wait_for_persisted_port", _patient("GCS server", ask_port, made, deadline)),
+        _instead(services, "get_node", _patient("raylet", services.get_node, made, deadline)),
+    ):
+        _reread()
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,  # what fails is told in one line, by us
+            )
+        except BaseException as error:
+            own = made[-1] if made else None
+            fault = (own and own.death()) or _first_line(error)
+            words = own.last_words() if own else ""
+            if words and words not in fault:
+                fault = f"{fault}; the raylet says: {words}"
+            _stop(own)
+            if isinstance(error, ValueError):  # not a matter of time
+                mend = "mend the RAY_ variable or the setting that it names, or use cluster=serial"
+                raise DesaError(f"Ray refuses to start: {fault}", where="cluster=local", mend=mend) from error
+            if isinstance(error, Exception):
+                raise NotUp(fault) from error
+            raise
+    return made[-1]
+
+
+def _settings(folder: Path) -> Mapping[str, str | None]:
+    """Environment variables while Ray starts, for this process and those of the cluster; None: without it."""
+    patience_s = START_LIMITS_S[-1]
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": token(),
+        "RAY_AUTH_TOKEN_PATH": None,
+        ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0",  # on Linux too: every process uses the loopback device
+        "RAY_TMPDIR": str(folder),
+        "RAY_ADDRESS": None,  # what follows is of other clusters
+        "RAY_REDIS_ADDRESS": None,
+        "RAY_GCS_SERVER_PORT": None,
+        "RAY_JOB_CONFIG_JSON_ENV_VAR": None,
+        "RAY_enable_metrics_collection": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "RAY_raylet_start_wait_time_s": "1",  # of one question; `_patient` decides how often it is asked
+        "RAY_worker_register_timeout_seconds": f"{patience_s:.0f}",
+        "RAY_agent_register_timeout_ms": f"{1000 * patience_s:.0f}",
+    }
+
+
+def _patient(what: str, ask: Callable[..., Any], made: list[OwnNode], deadline: float) -> Callable[..., Any]:
+    """Ask again until the deadline, unless the node dies first; Ray's own waits neither look nor can be interrupted."""
+
+    def patient(*arguments: Any, **_: Any) -> Any:
+        while True:
+            try:
+                return ask(*arguments)
+            except RuntimeError:
+                if death := made[-1].death():
+                    raise NotUp(death) from None
+                if time.monotonic() > deadline:
+                    raise NotUp(f"Ray's {what} did not come up in time") from None
+            time.sleep(LOOK_S)
+
+    return patient
+
+
+def _stop(own: OwnNode | None) -> None:
+    """End the session and the cluster. Where a part is dead Ray would wait for it, so the rest is ended before."""
+    workers = own.workers() if own else []
+    if own and (own.death() or not ray.is_initialized()):
+        own.end()
+    ray.shutdown(wait_for_processes=True)
+    end_all(workers)
+    sweep(COPIES)  # of remote files, which killed workers leave
+
+
+def _reread() -> None:
+    """Ray reads mode and token from the environment once, unless told to."""
+    RAYLET.Config.initialize("")
+    RAYLET.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """These variables for the length of the block, then those that were there."""
+    before = {name: os.environ.get(name) for name in values}
+    try:
+        _set(values)
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def _instead(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Another value of an attribute for the length of the block."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
