@@ -48,7 +48,7 @@ def _task(config: DictConfig) -> None:
         stack.enter_context(Lease.acquire(store.files, f"generate-{uuid4().hex[:12]}", keys))
         listener = ConsoleListener()
         stack.callback(listener.close)
-        executor = LazyExecutor(spec.config, store, stack.enter_context(ExitStack()))
+        executor = LazyExecutor(spec.config, store, stack.enter_context(ExitStack()), note)
         if todo:
             executor.require([spec.config], todo)
         errors: dict[str, DesaError] = {}

@@ -4,7 +4,7 @@ Ray's own pools lose the item of a dead actor (ray.util.ActorPool) or can hang a
 small supervisor keeps the books itself. Actors restart without limit and hold their engine for the whole session; a
 shard in flight on a dying actor is handed out again. Shards are deterministic and write once, so a second run of one
 is harmless. What stops a run: an error of the shard's own (bad data, a corrupt artifact) at once; a shard that killed
-or outlasted its actor `max_failures` times, by name.
+or outlasted its actor `max_failures` times, by name; the end of this process's own cluster, as a `LostCluster`.
 """
 
 import threading
@@ -23,13 +23,15 @@ from desa_ray.cluster.resources import room
 from desa_ray.config import ClusterConfig
 from desa_ray.error_boundary import as_desa_error
 from desa_ray.errors import DesaError
-from desa_ray.pipeline.executor import Stopped, lost_too_often
+from desa_ray.pipeline.executor import LostCluster, Stopped, lost_too_often
 from desa_ray.pipeline.stage import Pool, Task
+from desa_ray.store.files import drop_copies
 
 POLL_S = 0.2
 RESTART_PAUSE_S = 1.0
 START_TIMEOUT_S = 600.0
 GROW_EVERY_S = 2.0
+END_TIMEOUT_S = 5.0
 MAX_PARALLEL_STAGES = 4  # stages side by side; each costs the driver a waiting thread
 
 
@@ -37,6 +39,10 @@ class _Actor(CountingWorker):
     """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
 
     def ready(self) -> None: ...
+
+    def end(self) -> None:
+        """Leave nothing in the node's temporary folder: what follows is a kill, which runs no clean-up."""
+        drop_copies()
 
 
 @dataclass
@@ -73,8 +79,9 @@ class RayExecutor:
 
     max_parallel_stages = MAX_PARALLEL_STAGES
 
-    def __init__(self, store_root: str, config: ClusterConfig):
-        self.store_root, self.config = store_root, config
+    def __init__(self, store_root: str, config: ClusterConfig, death: Callable[[], str | None] = lambda: None):
+        """`death` tells why the cluster died, where it is this process's own (`session` gives it)."""
+        self.store_root, self.config, self.death = store_root, config, death
         self.pools: dict[str, _Pool] = {}
         self._lock = threading.Lock()  # guards the books of the pools
         self._stopping = threading.Event()
@@ -87,7 +94,7 @@ class RayExecutor:
 
     def admit(self, pool: Pool, keep: Set[str]) -> bool:
         """Reserve room for one worker at least; idle pools named in `keep` are not ended for it."""
-        most = room(pool)
+        most = self._room(pool)
         with self._lock:
             own = self.pools.get(pool.name)
             if own is None or not own.held:
@@ -118,7 +125,9 @@ class RayExecutor:
         pending: dict[Any, _Member] = {}
         try:
             self._supervise(pool, tasks, done, pending)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                self._check_alive()  # whatever a call to a dead cluster raises
             self._drop(pool, [member for member in pending.values() if member.task is not None])
             raise
 
@@ -136,6 +145,7 @@ class RayExecutor:
         while waiting or any(member.task for member in pending.values()):
             if self._stopping.is_set():
                 raise Stopped
+            self._check_alive()
             now = time.monotonic()
             if waiting and now - grown > GROW_EVERY_S:
                 grown = now
@@ -155,6 +165,7 @@ class RayExecutor:
                 except RayTaskError as error:
                     raise _own_error(error, task) from error
                 except RayError as error:  # the actor died, or its node
+                    self._check_alive()
                     member.up = False
                     time.sleep(RESTART_PAUSE_S)
                     pending[member.handle.ready.remote()] = member
@@ -212,7 +223,7 @@ class RayExecutor:
         Idle pools are ended for them, least recently used first; those that a ready stage wants only for the first
         worker. Counted from our own books: Ray's figure of what is free lags behind actors that are still being placed.
         """
-        most = room(spec)
+        most = self._room(spec)
         with self._lock:
             pool = self.pools.pop(spec.name, None) or _Pool(spec)
             self.pools[spec.name] = pool  # most recently used last
@@ -240,7 +251,7 @@ class RayExecutor:
             return fresh
 
     def workers_for(self, pool: Pool, tasks: int) -> int:
-        held = room(pool)
+        held = self._room(pool)
         return max(1, min(pool.size or held, tasks, held))
 
     def _fits(self, spec: Pool, wanted: int, most: int, stays: Callable[[_Pool], bool]) -> bool:
@@ -253,14 +264,35 @@ class RayExecutor:
         gpus = sum(pool.held * pool.spec.gpus for pool in others) + wanted * spec.gpus
         return cpus <= total.get("CPU", 0) and gpus <= total.get("GPU", 0)
 
-    @staticmethod
-    def _end(pool: _Pool) -> None:
+    def _check_alive(self) -> None:
+        if reason := self.death():
+            mend = "look for an out-of-memory kill, lower cluster.cpus or cluster.memory_gb, or use cluster=serial"
+            raise LostCluster(f"the local Ray cluster died: {reason}", where="cluster=local", mend=mend)
+
+    def _room(self, pool: Pool) -> int:
+        """How many workers the nodes could hold. A dead node holds none, and that is not the pool's fault."""
+        self._check_alive()
+        try:
+            return room(pool)
+        except Exception:
+            self._check_alive()
+            raise
+
+    def _end(self, pool: _Pool) -> None:
+        if "://" in self.store_root:
+            idle = [member.handle.end.remote() for member in pool.members if member.up and member.task is None]
+            if idle:
+                ray.wait(idle, num_returns=len(idle), timeout=END_TIMEOUT_S)
         for member in pool.members:
             ray.kill(member.handle)
 
+    def recover(self, loss: LostCluster) -> None:
+        raise loss  # who started the session can start another
+
     def close(self) -> None:
-        for pool in self.pools.values():
-            self._end(pool)
+        if self.death() is None:
+            for pool in self.pools.values():
+                self._end(pool)
         self.pools.clear()
 
 

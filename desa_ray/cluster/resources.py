@@ -27,8 +27,10 @@ def held(pool: Pool, nodes: Sequence[Node]) -> int:
     """How many workers of this kind these nodes could hold; a worker cannot be split over two nodes.
 
     Raises:
-        DesaError: not one; says what the nodes have.
+        DesaError: not one; says what the nodes have, or that there is none.
     """
+    if not nodes:
+        raise DesaError("no node of the cluster is alive", where="cluster", mend="look at `ray status`, then rerun")
     total = int(sum(_fitting(pool, cpus, gpus) for cpus, gpus in nodes))
     if total < 1:
         kinds = " or ".join(sorted({f"{cpus:g} CPUs and {gpus:g} GPUs" for cpus, gpus in nodes}))

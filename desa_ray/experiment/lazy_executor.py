@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack
 
 from desa_ray.config import RunConfig
+from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
-from desa_ray.pipeline.executor import Executor, SerialExecutor
+from desa_ray.pipeline.executor import Executor, LostCluster, SerialExecutor
 from desa_ray.pipeline.processes import ProcessExecutor, suits
 from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.store.artifacts import Store
@@ -14,9 +15,13 @@ from desa_ray.store.artifacts import Store
 class LazyExecutor:
     """Passes everything on to an executor that it starts when it is first needed; ends it with `stack`."""
 
-    def __init__(self, config: RunConfig, store: Store, stack: ExitStack):
-        self.config, self.store, self.stack = config.cluster, store, stack
+    def __init__(
+        self, config: RunConfig, store: Store, stack: ExitStack, note: Callable[[str], None] = lambda text: None
+    ):
+        """`note` tells the user what happened to the cluster."""
+        self.config, self.store, self.stack, self.note = config.cluster, store, stack, note
         self._executor: Executor | None = None
+        self._losses = 0
 
     @property
     def executor(self) -> Executor:
@@ -75,6 +80,16 @@ class LazyExecutor:
     def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
         self.executor.map(pool, tasks, done)
 
+    def recover(self, loss: LostCluster) -> None:
+        """Start a cluster of our own again; what is stored stays, so that the run goes on from there."""
+        self._losses += 1
+        self.stack.close()
+        self._executor = None
+        if self.config.kind != "local" or self._losses >= self.config.max_failures:
+            raise DesaError(f"{loss.what}, {self._losses} times in this run", where=loss.where, mend=loss.mend)
+        self.note(f"{loss.what}; starting it again")
+        self._executor = self._start()
+
     def _start(self) -> Executor:
         if self.config.kind == "serial":
             executor: Executor = SerialExecutor(self.store.files.root)
@@ -82,8 +97,8 @@ class LazyExecutor:
             from desa_ray.cluster.executor import RayExecutor
             from desa_ray.cluster.session import session
 
-            self.stack.enter_context(session(self.config))
-            executor = RayExecutor(self.store.files.root, self.config)
+            death = self.stack.enter_context(session(self.config))
+            executor = RayExecutor(self.store.files.root, self.config, death)
         self.stack.callback(executor.close)
         return executor
 

@@ -75,7 +75,7 @@ def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: List
         listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
         if not todo and first.cluster.kind == "existing":
             listener.note("everything is stored: the cluster is not used")
-        executor = LazyExecutor(first, store, ExitStack())
+        executor = LazyExecutor(first, store, ExitStack(), listener.note)
         around.callback(executor.close)
         # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main thread.
         with ThreadPoolExecutor(1, thread_name_prefix="desa-log") as aside:

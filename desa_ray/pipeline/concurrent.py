@@ -3,7 +3,8 @@
 The calling thread decides everything: what may start, what is done, what failed. A stage runs in a thread of its own,
 which mostly waits for its workers. A pool serves one stage at a time; the next one stands ready behind it, so that the
 workers need not wait while a stage is begun, finished or told of. An idle pool that another ready stage wants is kept,
-so that loaded models stay loaded. A stage that fails takes only those with it that need it.
+so that loaded models stay loaded. A stage that fails takes only those with it that need it. A stage that lost the whole
+cluster has not failed: it begins again, with its stored shards, once the executor has started another.
 """
 
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.execute import Progress, ready, run_stage, schedule
-from desa_ray.pipeline.executor import Executor
+from desa_ray.pipeline.executor import Executor, LostCluster
 from desa_ray.pipeline.stage import Stage
 
 LOOK_S = 0.5
@@ -71,9 +72,24 @@ def _side_by_side(
         ThreadPoolExecutor(IN_FLIGHT * executor.max_parallel_stages, thread_name_prefix="desa-stage") as threads,
     ):
         called = deque([callbacks.submit(on_start)])
+        loss: LostCluster | None = None
         try:
             while remaining:
-                for stage in _startable(remaining, running, executor):
+                if loss is not None and not running:
+                    try:
+                        executor.recover(loss)
+                        loss = None
+                    except DesaError as failure:
+                        called += [callbacks.submit(on_stage_done, stage, failure) for stage in remaining.values()]
+                        remaining.clear()
+                        break
+                startable: list[Stage] = []
+                if loss is None:
+                    try:
+                        startable = _startable(remaining, running, executor)
+                    except LostCluster as found:
+                        loss = found
+                for stage in startable:
                     if (error := _inherited(stage, broken)) is not None:
                         broken[stage.key.digest] = error
                         del remaining[stage.key.digest]
@@ -91,6 +107,9 @@ def _side_by_side(
                         executor.release(stage.work.pool)
                     try:
                         future.result()
+                    except LostCluster as found:
+                        loss = found
+                        continue
                     except DesaError as failure:
                         error = broken[stage.key.digest] = failure
                     del remaining[stage.key.digest]

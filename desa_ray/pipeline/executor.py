@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from desa_ray.crash import began
 from desa_ray.error_boundary import error_boundary
-from desa_ray.errors import PoisonShard
+from desa_ray.errors import DesaError, PoisonShard
 from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.store.artifacts import Store
 
@@ -39,6 +39,10 @@ class Worker:
 
 class Stopped(Exception):
     """Our own signal that the run is on its way out."""
+
+
+class LostCluster(DesaError):
+    """The cluster below all workers is dead; an executor that started it may be able to start another."""
 
 
 def lost_too_often(task: Task, failures: int, last: str) -> PoisonShard:
@@ -81,11 +85,15 @@ class Executor(Protocol):
         """How many workers so many tasks are spread over; manifests note it, so that later times can be estimated."""
         ...
 
+    def recover(self, loss: LostCluster) -> None:
+        """Start the lost cluster again, with no `map` at work; raises a DesaError where that is not possible."""
+        ...
+
     def close(self) -> None: ...
 
 
 class WithoutRivals:
-    """What an executor answers whose pools never compete for room."""
+    """What an executor answers whose pools never compete for room, and that has no cluster to lose."""
 
     def rank(self, pool: Pool) -> tuple[int, int]:
         return (1, 0)
@@ -94,6 +102,9 @@ class WithoutRivals:
         return True
 
     def release(self, pool: Pool) -> None: ...
+
+    def recover(self, loss: LostCluster) -> None:
+        raise loss
 
 
 class SerialExecutor(WithoutRivals):

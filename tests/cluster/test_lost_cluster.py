@@ -1,0 +1,138 @@
+"""The local cluster dies below a run: it is started again and the run goes on, or one line says why not, at once."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from desa_ray.cluster.resources import held
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError
+from desa_ray.experiment.lazy_executor import LazyExecutor
+from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.pipeline.execute import Quiet
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.store.artifacts import Store
+
+POOL = Pool("made up", dict, size=1)
+
+
+@dataclass(frozen=True)
+class Slow(Work):
+    """Shards of one row that hold their number; each notes that it was tried, and by whom."""
+
+    shards_in_all: int = 4
+    seconds: float = 0.5
+    ends: str = ""  # a program of the cluster that shard 1 ends, each time it is tried
+    pool: Pool | None = POOL
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(self.shards_in_all, 1)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "part-{}.bin")
+
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        with Path(stage.store.files.root, f"tried-{stage.params['name']}-{shard.number}").open("a") as tried:
+            tried.write(f"{os.getpid()}\n")
+        if self.ends and shard.number == 1:
+            raylet = psutil.Process().parent()
+            assert raylet is not None
+            driver = raylet.parent()
+            assert driver is not None
+            next(child for child in driver.children() if child.name() == self.ends).kill()
+            time.sleep(60)
+        time.sleep(self.seconds)
+        stage.artifact.write_part(shard.parts[0], bytes([shard.number]), rows=1)
+
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return Finished("0" * 64)
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    (tmp_path / "store").mkdir()
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    """What the user was told."""
+    return []
+
+
+@pytest.fixture
+def executor(store, notes) -> Iterator[LazyExecutor]:
+    config: Any = SimpleNamespace(cluster=ClusterConfig(cpus=1, max_failures=2))
+    own = LazyExecutor(config, store, ExitStack(), notes.append)
+    yield own
+    own.close()
+
+
+def _stages(store: Store, *names: str, **work: Any) -> list[Stage]:
+    return [Stage(store, name, 1, {"name": name}, Slow(**work)) for name in names]
+
+
+def _tries(store: Store, name: str) -> list[int]:
+    return [len(path.read_text().splitlines()) for path in sorted(Path(store.files.root).glob(f"tried-{name}-*"))]
+
+
+@dataclass
+class Killer(Quiet):
+    """Kills a program of the cluster when so many shards are done."""
+
+    program: str
+    after: int = 2
+
+    def advance(self, stage: Stage) -> None:
+        self.after -= 1
+        if self.after == 0:
+            next(child for child in psutil.Process().children() if child.name() == self.program).kill()
+
+
+@pytest.mark.parametrize("program", ["raylet", "gcs_server"])
+def test_a_run_goes_on_in_a_new_cluster_with_the_shards_that_are_left(program, executor, store, notes):
+    first, second = _stages(store, "first", "second")
+    errors: list[DesaError | None] = []
+    run_graph([first, second], executor, Killer(program), lambda stage, error: errors.append(error))
+    assert errors == [None, None]
+    for stage in (first, second):
+        artifact = stage.artifact
+        assert [artifact.read_part(f"part-{n:05d}.bin").read_bytes() for n in range(4)] == [
+            bytes([n]) for n in range(4)
+        ]
+    tried = [*_tries(store, "first"), *_tries(store, "second")]
+    assert sum(count > 1 for count in tried) <= 2  # what was stored was not computed again
+    (told,) = notes
+    assert f"{program} was killed by SIGKILL" in told
+    assert "starting it again" in told
+
+
+def test_a_cluster_that_dies_again_is_told_in_one_line_for_every_stage_that_is_left(executor, store):
+    todo = _stages(store, "first", ends="raylet") + _stages(store, "second")
+    started, errors = time.monotonic(), []
+    run_graph(todo, executor, Quiet(), lambda stage, error: errors.append((stage.name, error)))
+    assert time.monotonic() - started < 300  # it once waited for ten minutes
+    lost = dict(errors)["first"]
+    assert lost is not None
+    assert (lost.where, "raylet was killed by SIGKILL" in lost.what, "2 times" in lost.what) == (
+        "cluster=local",
+        True,
+        True,
+    )
+    assert "cluster=serial" in lost.mend
+    assert max(_tries(store, "first")) == 2
+
+
+def test_a_cluster_without_a_living_node_says_so():
+    with pytest.raises(DesaError) as caught:
+        held(POOL, [])
+    assert "no node" in caught.value.what
+    assert "add nodes" not in caught.value.mend
