@@ -38,7 +38,7 @@ setup: $(VENV)/cpu.stamp ## make the environment for running
 demo: setup ## run DESA, its ablations and the baseline on the built-in collection
 	@$(BIN)/desa run -m +experiment=demo
 
-test: $(VENV)/dev.stamp ## run the tests (under 10 minutes on 2 cores)
+test: $(VENV)/dev.stamp ## run the tests (under 8 minutes on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadscope -m "not slow and not vllm and not bench"
 
 vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
@@ -56,8 +56,8 @@ check: $(VENV)/dev.stamp ## format, lint, types, import rules
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/dev.stamp ## measure against named baselines: JSON, and the table in the README
-	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks --readme $${SCIFACT:+--scifact $$SCIFACT}
+bench: $(VENV)/dev.stamp ## measure against named baselines: JSON, and the table in docs/benchmarks.md
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks --page $${SCIFACT:+--scifact $$SCIFACT}
 
 bench-scale: $(VENV)/dev.stamp ## a million made-up documents, lazily: time and memory of every stage
 	@$(BIN)/python -m tests.benchmarks.scale --out tests/benchmarks/scale.json

@@ -1,6 +1,6 @@
-"""`make bench`: measures everything, prints a line each, writes JSON, and puts the table into the README.
+"""`make bench`: measures everything, prints a line each, writes JSON, and puts the table into docs/benchmarks.md.
 
-    python -m tests.benchmarks [--out FILE] [--only a,b,...] [--scifact FOLDER] [--readme]
+    python -m tests.benchmarks [--out FILE] [--only a,b,...] [--scifact FOLDER] [--page]
 
 Every number is taken on one thread, in CPU seconds (a busy machine changes it little), against a baseline in the same
 run. Exits 1 where a target is missed.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from . import kernels, lucene, runs
 from .harness import Measured
-from .table import put_into_readme
+from .table import put_into_page
 
 FULL = 382_000  # documents of the largest collection in the paper
 
@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results.json"))
     parser.add_argument("--only", default="a,b,c,d,e,f,g,i", help="g measures h and j too")
     parser.add_argument("--scifact", help="a folder in BEIR layout for whole runs, instead of the demo")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
+    parser.add_argument("--page", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     everything = suite(options.scifact)
     known = json.loads(options.out.read_text())["results"] if options.out.exists() else []
@@ -61,8 +61,8 @@ def main() -> int:
             missed |= found.met is False
             about = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
             options.out.write_text(json.dumps({**about, "results": known}, indent=1, allow_nan=False) + "\n")
-    if options.readme:
-        put_into_readme(options.out, Path("README.md"))
+    if options.page:
+        put_into_page(options.out, Path("docs/benchmarks.md"))
     return int(missed)
 
 

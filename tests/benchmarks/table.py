@@ -1,4 +1,4 @@
-"""The README's table of benchmarks, from the JSON of the last run."""
+"""The table of benchmarks in docs/benchmarks.md, from the JSON of the last run."""
 
 import json
 from pathlib import Path
@@ -18,10 +18,10 @@ def rows(results: Path) -> list[str]:
     return lines
 
 
-def put_into_readme(results: Path, readme: Path) -> None:
+def put_into_page(results: Path, page: Path) -> None:
     """Replaces what stands between the two marks."""
-    text = readme.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
     before, rest = text.split(START)
     _, after = rest.split(END)
     table = "\n".join(rows(results))
-    readme.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{START}\n{table}\n{END}{after}", encoding="utf-8")

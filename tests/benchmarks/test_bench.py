@@ -11,7 +11,7 @@ from desa_ray.engines.gemm import DigitsGemm
 from . import gpu, kernels
 from .__main__ import suite
 from .harness import Measured, Target, ratio
-from .table import END, START, put_into_readme
+from .table import END, START, put_into_page
 
 
 def test_targets_and_ratios_mean_what_they_say():
@@ -42,16 +42,16 @@ def test_the_gpu_script_compares_rankings_and_times():
     assert right_line["scores_ratio"] > 0
 
 
-def test_the_table_goes_between_the_marks_of_the_readme(tmp_path):
-    results, readme = tmp_path / "results.json", tmp_path / "README.md"
+def test_the_table_goes_between_the_marks_of_the_page(tmp_path):
+    results, page = tmp_path / "results.json", tmp_path / "benchmarks.md"
     lines = [
         ratio("a", "this", "that", (0.5, 2.0), 9),
         Measured("c", "own", "-", 1e-5, None, 10.0, "µs", Target(60, most=True)),
     ]
     results.write_text(json.dumps({"results": [line.document() for line in lines]}))
-    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
-    put_into_readme(results, readme)
-    text = readme.read_text()
+    page.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    put_into_page(results, page)
+    text = page.read_text()
     assert "| this | that | 4 × | ≥ 9 (missed) |" in text
     assert "| own | (its own time) | 10 µs | ≤ 60 |" in text
     assert text.startswith("before\n")
@@ -59,8 +59,8 @@ def test_the_table_goes_between_the_marks_of_the_readme(tmp_path):
     assert "old" not in text
 
 
-def test_the_readme_has_the_marks():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_page_has_the_marks():
+    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
     assert text.index(START) < text.index(END)
 
 
