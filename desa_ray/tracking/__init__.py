@@ -10,3 +10,4 @@ os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"  # what is repeated, and whe
 # Parts of large artifacts would go to addresses that the server names, without any limit.
 os.environ["MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD"] = "false"
 os.environ["MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD"] = "false"
+os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # names out of the server's answers, as they come

@@ -128,10 +128,15 @@ class Delivery:
         return sound_id(run.info.run_id)
 
     def _upload(self, run_id: str, document: Mapping[str, Any], folder: Path) -> None:
-        if document["artifacts"]:
-            place = artifacts_of(self.client.get_run(run_id), self.uri)
-            for name in document["artifacts"]:
-                place.log_artifact(str(folder / name))
+        if not document["artifacts"]:
+            return
+        place = artifacts_of(self.client.get_run(run_id), self.uri)
+        for name in document["artifacts"]:
+            place.log_artifact(str(folder / name))
+        there = {file.path: file.file_size for file in place.list_artifacts()}
+        for name in document["artifacts"]:
+            if name not in there or there[name] not in (None, (folder / name).stat().st_size):
+                raise Nonsense(f"run {run_id} has no whole {name} after it was uploaded")
 
     def _confirm(
         self,

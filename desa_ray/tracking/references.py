@@ -7,7 +7,7 @@ from mlflow.entities import Run, ViewType
 from mlflow.tracking import MlflowClient
 
 from desa_ray.store.keys import DIGEST
-from desa_ray.tracking.failures import answers
+from desa_ray.tracking.failures import SERVER, Nonsense, answers
 from desa_ray.tracking.paging import paged
 from desa_ray.tracking.runs import Tracker, sound_id
 
@@ -31,7 +31,11 @@ def referred(uri: str, artifacts: Path) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     client = Tracker(uri, artifacts, otherwise="").client
     with answers(uri, "its runs cannot be read"):
-        for experiment in paged(lambda token: client.search_experiments(max_results=PAGE, page_token=token)):
+        experiments = list(paged(lambda token: client.search_experiments(max_results=PAGE, page_token=token)))
+        if uri.startswith(SERVER) and not experiments:
+            # MLflow makes one for itself. What is referred to by nothing would be removed from the artifact store.
+            raise Nonsense("it lists no experiment at all")
+        for experiment in experiments:
             for run in _runs(client, sound_id(experiment.experiment_id)):
                 for name, value in run.data.tags.items():
                     if name.startswith(TAG) and DIGEST.fullmatch(value):
