@@ -12,7 +12,8 @@ import requests
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.exceptions import InvalidHeader
 
-from desa_ray.credentials import redacted
+from desa_ray.printable import printable
+from desa_ray.redaction import redacted
 
 EXCERPT = 300
 GATEWAYS = (407, 502, 503, 504)  # what a proxy may answer for itself
@@ -97,6 +98,5 @@ def reason_of(causes: list[BaseException]) -> str:
 
 
 def one_line(text: str, limit: int = EXCERPT) -> str:
-    """The beginning of what somebody else said: one line, escaped where it cannot be printed, no password in it."""
-    text = " ".join(text[: 8 * limit].split())[:limit]
-    return redacted("".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text))
+    """The beginning of what somebody else said: one printable line without secrets."""
+    return redacted(printable(" ".join(text[: 8 * limit].split())[:limit]))
