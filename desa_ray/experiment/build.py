@@ -111,7 +111,7 @@ class Builder:
         self.problems += setting_problems(config)
         kinds = {channel.kind for channel in config.method.channels}
         identity = self._try(lambda: encoder_identity(config.encoder, model_home=self.model_home))
-        if identity is not None and "dense" in kinds:
+        if "dense" in kinds:
             self._try(lambda: check_encoder(config.encoder, model_home=self.model_home))
         self._try(lambda: check_java(config.sparse.java_home))
         collection = self._try(self._collection)
@@ -154,7 +154,8 @@ class Builder:
         except Problems as found:
             self.problems += found.problems
         except DesaError as found:
-            self.problems.append(found)
+            if str(found) not in map(str, self.problems):  # two looks at one file
+                self.problems.append(found)
         return None
 
     def _collection(self) -> CollectionStages:

@@ -4,8 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from desa_ray.config import DatasetConfig
+from desa_ray.data import load_collection
 from tests.desa_fixtures import refused
 
 
@@ -120,3 +123,24 @@ def test_exclude_self_drops_the_query_document_from_lists_and_support(collection
         support[exclude] = (row["lengths"], "d0" in row["top"])
     assert support["false"] == ([3, 2], True)  # the other cat
     assert support["true"] == ([2, 1], False)
+
+
+def test_a_model_folder_that_is_none_is_refused_by_a_plan_once_by_file_and_tensor(collection, refuse, shared):
+    common = ["plan", "dataset=beir_folder", f"dataset.path={collection}", "dataset.name=mine", "method=original"]
+    place = shared / "cases" / "encoder_config-1"
+    errors = refuse([f"{place}/config.json: ", "num_hidden_layers is null"], *common, f"encoder.path={place}")
+    assert len(errors) == 1
+    place = shared / "cases" / "encoder_safetensors-1"
+    name = "encoder.layer.0.attention.output.LayerNorm.weight"
+    words = [f"{place}/model.safetensors: tensor '{name}' has the shape [17]", "has 64 positions (lower"]
+    assert len(refuse(words, *common, f"encoder.path={place}")) == 2
+
+
+def test_a_document_of_50_mb_and_a_query_of_10_mb_are_read(collection, tmp_path):
+    """Written with escapes, as json.dumps does, the document takes three times as many bytes."""
+    text = "б" * 1000 + " "
+    _append(collection / "corpus.jsonl", json.dumps({"_id": "huge", "text": text * 25_000}) + "\n")
+    _append(collection / "queries.jsonl", json.dumps({"_id": "long", "text": "word " * 2_000_000}) + "\n")
+    found = load_collection(DatasetConfig(name="tiny", kind="beir_folder", path=str(collection)), data_home=tmp_path)
+    assert found.documents.filter(pl.col("id") == "huge")["text"].str.len_bytes().item() > 50_000_000
+    assert found.queries.filter(pl.col("id") == "long")["text"].str.len_bytes().item() == 10_000_000
