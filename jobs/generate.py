@@ -15,10 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from desa_ray.engines.prompts import prompt_names
 from desa_ray.errors import DesaError, Problems, counted, listed
-from desa_ray.experiment.build import Builder
 from desa_ray.experiment.cell_files import write_lines
 from desa_ray.experiment.lazy_executor import LazyExecutor
 from desa_ray.experiment.places import home
+from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.run import open_store
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
@@ -38,7 +38,7 @@ def _task(config: DictConfig) -> None:
     if unknown := [name for name in prompts if name not in prompt_names()]:
         raise DesaError(f"unknown prompts {listed(unknown)}", where="prompts", mend=f"known: {listed(prompt_names())}")
     store = open_store(spec.config)
-    source = Builder(spec.config, store, home()).texts(prompts)
+    source = prepare_texts(spec.config, prompts, store, home())
     stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(spec.config.draws)}
     todo = missing(list(stages.values()))
     check_feasible(todo, spec.config.cluster)

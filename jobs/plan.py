@@ -14,6 +14,8 @@ from pydantic.dataclasses import dataclass
 from desa_ray.config import STRICT, Int, checked
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.places import home
+from desa_ray.experiment.prepare import prepare
 from desa_ray.experiment.run import open_store, plan
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.output import print_text
@@ -51,7 +53,7 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
         raise DesaError(f"there is no cell {options.explain}", where="explain", mend=numbers)
     cluster = specs[0].config.cluster
     store = open_store(specs[0].config)
-    cells = plan(store, specs)
+    cells = plan(prepare([spec.config for spec in specs], store, home()))
     if options.explain is not None:
         _explain(store, options.explain, cells[options.explain], options.detail)
         return

@@ -23,7 +23,7 @@ from pydantic.dataclasses import dataclass
 from desa_ray.config import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
-from desa_ray.experiment.build import setting_problems
+from desa_ray.experiment.checks import setting_problems
 from desa_ray.experiment.spec import PATHS
 from desa_ray.printable import printable_lines
 from jobs.app import hydra_app

@@ -1,26 +1,17 @@
-"""From one configuration to its stages: validates everything that can be known beforehand, then wires the graph.
+"""From one prepared configuration to the stages of its cell. Reads and writes nothing: `prepare` did that."""
 
-Every problem of a configuration is found before anything expensive starts, and all are reported together. Reading and
-validating the collection is part of that; it is remembered in the store, so an unchanged source is read once.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
-from desa_ray.core.evaluation import check_grades, computed_plainly, grade_limits, parse_measures
+from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.query_text import AS_DOCUMENT
-from desa_ray.engines.encoder import check_encoder, encoder_identity
-from desa_ray.engines.jvm import check_java
-from desa_ray.errors import DesaError, Problems
+from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.methods import (
     ORIGINAL,
-    check_generator_map,
-    check_method,
     needs_text,
     operator,
     options,
@@ -29,27 +20,21 @@ from desa_ray.experiment.methods import (
     texts_used,
 )
 from desa_ray.experiment.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
-from desa_ray.experiment.text_source import TextSource
-from desa_ray.pipeline.execute import Quiet, present, run_stage
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.experiment.prepare import Prepared
 from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.stage import Pool, Stage
-from desa_ray.stages.collection import CollectionStages, collection_stages, read_rows, record_stage
+from desa_ray.stages.collection import CollectionStages
 from desa_ray.stages.dense_ranking import DenseRankingWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
 from desa_ray.stages.fusion import FusionWork, fusion_stage
-from desa_ray.stages.lazy_fusion import LazyFusionWork, check_lazy
+from desa_ray.stages.lazy_fusion import LazyFusionWork
 from desa_ray.stages.postings import PostingsWork, postings_stage
 from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
 from desa_ray.stages.ranking import ranking_stage
-from desa_ray.stages.selection import selected, selection_stage
 from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
 from desa_ray.stages.sparse_ranking import SparseRankingWork
 from desa_ray.stages.terms import TermsWork, terms_stage
 from desa_ray.stages.text_vectors import TextVectorsWork, text_vectors_stage
-from desa_ray.store.artifacts import Store
-
-MEASURES = ("nDCG@10", "R@20")
 
 
 @dataclass(frozen=True)
@@ -73,72 +58,23 @@ class Cell:
         return [*self.fused, *([self.reference] if self.reference else [])]
 
 
-def measures_of(config: RunConfig) -> list[str]:
-    """The names of all measures of a run."""
-    return list(dict.fromkeys([*MEASURES, *config.evaluation.measures]))
-
-
-def setting_problems(config: RunConfig) -> list[DesaError]:
-    """Everything wrong with the settings as such: what can be known without any file."""
-    problems = [
-        *check_generator_map(config.generator),
-        *check_method(config.method, config.generator, config.n_refs),
-    ]
-    if config.fusion.kappa <= -1:
-        problems.append(DesaError(f"kappa is {config.fusion.kappa}", where="fusion.kappa", mend="use a value above -1"))
-    try:
-        parse_measures(measures_of(config))
-    except Problems as found:
-        problems += found.problems
-    except DesaError as found:
-        problems.append(found)
-    if config.ranking == "lazy" and not problems:
-        problems += check_lazy(config, measures_of(config))
-    return problems
-
-
 class Builder:
-    """Builds the cells of one configuration; stages are made once and shared by methods and draws."""
+    """Builds the cell of one prepared configuration; stages are made once and shared by methods and draws."""
 
-    def __init__(self, config: RunConfig, store: Store, home: Path):
-        self.config, self.store = config, store
-        self.home, self.data_home, self.model_home = home, home / "data", home / "models"
-        self.problems: list[DesaError] = []
+    def __init__(self, prepared: Prepared):
+        self.config, self.collection = prepared.config, prepared.collection
+        self.source, self.recording_counts = prepared.texts, prepared.recording_counts
+        self.identity, self.model_home = prepared.encoder, prepared.home / "models"
 
     def cell(self) -> Cell:
-        """Validate and wire; raises `Problems` with everything found."""
+        """The cell: its stages with their keys; what is stored of them is not looked at."""
         config = self.config
-        self.problems += setting_problems(config)
         kinds = {channel.kind for channel in config.method.channels}
-        identity = self._try(lambda: encoder_identity(config.encoder, model_home=self.model_home))
-        if "dense" in kinds:
-            self._try(lambda: check_encoder(config.encoder, model_home=self.model_home))
-        self._try(lambda: check_java(config.sparse.java_home))
-        collection = self._try(self._collection)
-        if collection and not self.problems:
-            self._try(lambda: self._grades(collection))
-        counts = self._try(lambda: self._texts(collection)) if collection and not self.problems else None
-        if self.problems:
-            raise Problems(self.problems)
-        assert collection is not None
-        assert identity is not None
-        self.collection, self.identity = collection, identity
         draws = range(config.draws if prompts(config.method) else 1)
         fused = tuple(self._fused(config.method, draw) for draw in draws)
         compared = kinds == {"dense", "sparse"} and config.method.channels != ORIGINAL.channels
         reference = self._fused(ORIGINAL, 0) if compared else None
-        return Cell(config, collection, fused, reference, counts or {})
-
-    def texts(self, wanted: Sequence[str]) -> TextSource:
-        """The source of generated texts alone, checked for these prompts; raises `Problems`."""
-        self.problems += check_generator_map(self.config.generator)
-        collection = self._try(self._collection)
-        if collection is not None:
-            self.source = TextSource(self.config, collection, self.store, self.home)
-            self._try(lambda: self.source.check(wanted))
-        if self.problems:
-            raise Problems(self.problems)
-        return self.source
+        return Cell(config, self.collection, fused, reference, self.recording_counts)
 
     @property
     def lazy(self) -> bool:
@@ -147,47 +83,6 @@ class Builder:
     @cached_property
     def measures(self) -> list[str]:
         return measures_of(self.config)
-
-    def _try(self, step: Callable[[], Any]) -> Any:
-        try:
-            return step()
-        except Problems as found:
-            self.problems += found.problems
-        except DesaError as found:
-            if str(found) not in map(str, self.problems):  # two looks at one file
-                self.problems.append(found)
-        return None
-
-    def _collection(self) -> CollectionStages:
-        dataset = self.config.dataset
-        whole = replace(dataset, size="all", sample="all")
-        record = self._stored(record_stage(self.store, whole, self.data_home))
-        collection = collection_stages(self.store, whole, record, self.data_home)
-        for stage in collection.tables:
-            self._stored(stage)
-        if dataset == whole:
-            return collection
-        selection = selection_stage(dataset, collection)
-        part = selected(collection, selection, self._stored(selection))
-        for stage in part.tables:
-            self._stored(stage)
-        return part
-
-    def _stored(self, stage: Stage) -> Mapping[str, Any]:
-        """The manifest of a cheap stage that planning itself needs, computed here where it is missing."""
-        if not present(stage):
-            run_stage(stage, SerialExecutor(self.store.files.root), Quiet())
-        return stage.artifact.manifest()
-
-    def _grades(self, collection: CollectionStages) -> None:
-        """Refuses measures that have no value for a grade of the collection."""
-        if limited := grade_limits(self.measures):
-            check_grades(limited, read_rows(collection.qrels), "evaluation.measures")
-
-    def _texts(self, collection: CollectionStages) -> Mapping[str, int]:
-        """Finds and checks the generated texts."""
-        self.source = TextSource(self.config, collection, self.store, self.home)
-        return self.source.check(prompts(self.config.method))
 
     def _vectors(self) -> Stage:
         documents = self.collection.documents

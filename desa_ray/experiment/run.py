@@ -14,13 +14,14 @@ from uuid import uuid4
 
 from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
-from desa_ray.errors import DesaError, Problems, counted
+from desa_ray.errors import DesaError, counted
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.finish import collection_notes
 from desa_ray.experiment.lazy_executor import LazyExecutor
 from desa_ray.experiment.listener import Listener
 from desa_ray.experiment.log import logged
 from desa_ray.experiment.places import home, store_root
+from desa_ray.experiment.prepare import Prepared, prepare
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.experiment.sweep import Sweep
 from desa_ray.pipeline.concurrent import run_graph
@@ -38,17 +39,9 @@ def open_store(config: RunConfig) -> Store:
     return store
 
 
-def plan(store: Store, specs: Sequence[CellSpec]) -> list[Cell]:
-    """The cells of all specifications; raises every problem of every one at once."""
-    cells, problems = [], []
-    for spec in specs:
-        try:
-            cells.append(Builder(spec.config, store, home()).cell())
-        except Problems as found:
-            problems += [problem for problem in found.problems if str(problem) not in map(str, problems)]
-    if problems:
-        raise Problems(problems)
-    return cells
+def plan(prepared: Sequence[Prepared]) -> list[Cell]:
+    """The cells of prepared configurations; writes nothing."""
+    return [Builder(own).cell() for own in prepared]
 
 
 def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: Listener) -> list[dict[str, Any]]:
@@ -65,7 +58,7 @@ def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: List
     store = open_store(first)
     with ExitStack() as around:
         lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))  # nothing is cleaned up now
-        cells = plan(store, specs)
+        cells = plan(prepare([spec.config for spec in specs], store, home()))
         needed = list(ancestors([target for cell in cells for target in cell.targets]))
         lease.refer([stage.key.digest for stage in needed])  # from here on, only these are left alone
         todo = missing([target for cell in cells for target in cell.targets])

@@ -27,6 +27,7 @@ import numpy as np
 from desa_ray.config import RunConfig, parse
 from desa_ray.engines.dense_index import write_shard
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.records import cell_records
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
 from desa_ray.pipeline.executor import SerialExecutor
@@ -116,7 +117,7 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
 
 
 def _stages(config: RunConfig, store: Store, home: Path) -> list[Stage]:
-    cell = Builder(config, store, home).cell()
+    cell = Builder(prepare_cell(config, store, home)).cell()
     return [_made_up(stage) for stage in schedule(missing(cell.targets))]
 
 
@@ -171,7 +172,7 @@ def run(documents: int, memory_gb: float, scratch: Path) -> dict[str, Any]:
             break
         found.append(_alone(config, home, 0))
     store = Store(str(home / "store"))
-    records = cell_records(Builder(config, store, home).cell())
+    records = cell_records(Builder(prepare_cell(config, store, home)).cell())
     depths = records["depths"].list.max()
     result = {
         "documents": documents,

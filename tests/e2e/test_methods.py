@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import parse
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.ranking import Rankings
@@ -101,7 +102,7 @@ def _cell(sweep: Sweep, folder: Path, method: str):
     plain = OmegaConf.to_container(composed, resolve=True)
     home = sweep.folder / "home"
     store = Store(str(home / "store"))
-    return Builder(parse({key: plain[key] for key in RUN_KEYS}), store, home).cell()
+    return Builder(prepare_cell(parse({key: plain[key] for key in RUN_KEYS}), store, home)).cell()
 
 
 @pytest.mark.parametrize("method", ["qudar_complete", "qudar_weighted", "qudar_top1000"])

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_module
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.experiment.prepare import prepare
 from desa_ray.experiment.run import plan
 from desa_ray.experiment.sweep import Sweep
 from desa_ray.store.artifacts import Store
@@ -124,7 +125,7 @@ def test_a_failing_cell_whose_failure_cannot_be_logged_tells_both(scifact_slice,
         composed = compose("config", ["method=original", "fusion.kappa=7", *dataset(scifact_slice)])
     specs = [spec_of(composed, tmp_path / "out")]
     store = Store(str(warm_home / "store"))
-    cells = plan(store, specs)
+    cells = plan(prepare([specs[0].config], store, warm_home))
     run = SweepRun("unlogged", "a" * 64, "a sweep", True, {}, {})
     log = SweepLog(run, uri=f"sqlite:///{warm_home / 'mlflow.db'}", home=warm_home, sample_s=0)
     sweep = Sweep(specs, cells, log, tmp_path / "summary.json", print)

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
-from desa_ray.experiment.build import Builder
+from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
@@ -49,7 +49,7 @@ def sampled(config: RunConfig, count: int) -> RunConfig:
 def generated(config: RunConfig, folder: Path) -> Stage:
     """The one generation stage of a configuration, computed in the store below `folder`."""
     store = Store(folder / "store")
-    stage = Builder(config, store, folder).texts([PROMPT]).stage(PROMPT, 0)
+    stage = prepare_texts(config, [PROMPT], store, folder).stage(PROMPT, 0)
     executor = SerialExecutor(store.files.root)
     run_stage(stage, executor, Quiet())
     executor.close()

@@ -15,6 +15,7 @@ from desa_ray.config import DatasetConfig, parse
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.validate import validated
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.lines import Findings
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
@@ -87,7 +88,7 @@ def test_a_method(small_slice, tmp_path):
     own = _folder(tmp_path, "method", _example("A method"))
     source = ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"]
     config = _config(own, "method=half_sparse", *source)
-    cell = Builder(config, Store(tmp_path / "store"), tmp_path).cell()
+    cell = Builder(prepare_cell(config, Store(tmp_path / "store"), tmp_path)).cell()
     assert str(config.method.channels[1].weight) == "1/2"
     assert {stage.name for stage in cell.targets} == {"fusion"}
 
@@ -107,7 +108,7 @@ def test_a_stage(small_slice, tmp_path):
     for size in (3, 100):
         own = Store(tmp_path / f"store{size}")
         executor = SerialExecutor(own.files.root)
-        queries = Builder(config, own, tmp_path).cell().collection.queries
+        queries = Builder(prepare_cell(config, own, tmp_path)).cell().collection.queries
         stage = lengths_stage(queries, examples["LengthsWork"](Pool("lengths", dict), size))
         for todo in missing([stage]):
             run_stage(todo, executor, Quiet())

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
@@ -67,7 +68,7 @@ def plan(name: str, folder: Path, home: Path) -> list[Cell]:
     on_slice = ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice", *RECORDED]
     given = [] if name in BUILT_IN else [*on_slice, *ON_A_SLICE.get(name, [])]
     store = Store(str(home / "store"))
-    return [Builder(typed(cell), store, home).cell() for cell in sweep(name, *given)]
+    return [Builder(prepare_cell(typed(cell), store, home)).cell() for cell in sweep(name, *given)]
 
 
 def keys(cells: list[Cell], stage: str) -> set[str]:

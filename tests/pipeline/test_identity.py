@@ -15,6 +15,7 @@ from desa_ray.data import load_collection
 from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Builder
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.records import labels
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.stage import ancestors
@@ -37,7 +38,7 @@ def home(tmp_path_factory) -> Path:
 
 def _keys(config: RunConfig, home: Path) -> dict[str, set[str]]:
     """Stage name -> digests of all stages of the cell."""
-    cell = Builder(config, Store(str(home / "store")), home).cell()
+    cell = Builder(prepare_cell(config, Store(str(home / "store")), home)).cell()
     keys: dict[str, set[str]] = {}
     for stage in ancestors(cell.targets):
         keys.setdefault(stage.name, set()).add(stage.key.digest)
@@ -127,11 +128,11 @@ def test_a_judgment_changes_only_fusion(config, home, tmp_path):
 def test_weights_of_the_users_own_are_never_shown_under_the_bare_name(config, home):
     folder = find_model(config.encoder, home / "models").weights.parent
     store = Store(str(home / "store"))
-    named = Builder(config, store, home).cell()
+    named = Builder(prepare_cell(config, store, home)).cell()
     assert labels(named)["encoder"] == "minilm_l6"
     # The same weights called BGE: the label says that they came from a folder, and which they are.
     posing = replace(config, encoder=replace(config.encoder, name="bge_small", path=str(folder)))
-    label = labels(Builder(posing, store, home).cell())["encoder"]
+    label = labels(Builder(prepare_cell(posing, store, home)).cell())["encoder"]
     assert label.startswith("bge_small+local-")
 
 

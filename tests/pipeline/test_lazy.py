@@ -16,6 +16,7 @@ import desa_ray.stages.prefix as prefixes_module
 from desa_ray.config import RunConfig, parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.records import cell_records
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
@@ -37,7 +38,7 @@ def typed(*overrides: str) -> RunConfig:
 def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[str]]:
     """A cell, its records and the names of the stages that had to be computed."""
     store = Store(str(home / "store"))
-    cell = Builder(config, store, home).cell()
+    cell = Builder(prepare_cell(config, store, home)).cell()
     executor = SerialExecutor(store.files.root)
     todo = list(schedule(missing(cell.targets)))
     for stage in todo:
@@ -148,14 +149,15 @@ def test_what_only_complete_rankings_give_is_refused_before_anything_runs(scifac
 
     def refused(*overrides: str) -> str:
         with pytest.raises(Problems) as caught:
-            Builder(typed(*dataset(scifact_slice), "ranking=lazy", *overrides), store, warm_home).cell()
+            prepare_cell(typed(*dataset(scifact_slice), "ranking=lazy", *overrides), store, warm_home)
         return str(caught.value)
 
     found = refused("evaluation.measures=[AP,R@5000]", "fusion.k=1001", "encoder.scoring=float32")
     for expected in ("'AP' reads the whole ranking", "'R@5000' reads 5000", "k is 1001", "encoder.scoring"):
         assert expected in found
     assert "exp4fuse" in refused("method=exp4fuse_hybrid")
-    Builder(typed(*dataset(scifact_slice), "ranking=lazy", "evaluation.measures=[R@1000]"), store, warm_home).cell()
+    whole = typed(*dataset(scifact_slice), "ranking=lazy", "evaluation.measures=[R@1000]")
+    prepare_cell(whole, store, warm_home)
 
 
 def test_the_command_runs_lazily_and_reports_on_it(scifact_slice, warm_home, desa, tmp_path):

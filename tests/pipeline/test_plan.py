@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from desa_ray.config import ClusterConfig, RunConfig, parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.estimates import Planned, plan_stages
 from desa_ray.pipeline.explain import explain
@@ -33,7 +34,7 @@ def config(folder: Path, *overrides: str) -> RunConfig:
 
 def cell_of(home: Path, folder: Path, *overrides: str) -> tuple[Store, Cell]:
     store = Store(str(home / "store"))
-    return store, Builder(config(folder, *overrides), store, home).cell()
+    return store, Builder(prepare_cell(config(folder, *overrides), store, home)).cell()
 
 
 def planned(store: Store, cell: Cell) -> list[Planned]:
@@ -91,7 +92,7 @@ def test_texts_that_are_still_to_be_generated_are_a_bound(small_slice, tmp_path)
 def test_half_of_a_stage_takes_half_of_it(scifact_slice, warm_home):
     store, cell = cell_of(warm_home, scifact_slice)
     other = replace(cell.config, encoder=replace(cell.config.encoder, max_tokens=64))
-    cell = Builder(other, store, warm_home).cell()
+    cell = Builder(prepare_cell(other, store, warm_home)).cell()
     vectors = _stage(cell, "vectors")
     whole = next(plan for plan in planned(store, cell) if plan.stage.key == vectors.key)
     artifact = vectors.artifact

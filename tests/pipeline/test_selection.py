@@ -14,6 +14,7 @@ from desa_ray.data.subsets import hash_order
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.methods import ORIGINAL
+from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
 from desa_ray.pipeline.executor import SerialExecutor
@@ -46,7 +47,7 @@ def changed(config: RunConfig, **dataset) -> RunConfig:
 
 
 def cell(config: RunConfig, store: Store, home: Path) -> Cell:
-    return Builder(config, store, home).cell()
+    return Builder(prepare_cell(config, store, home)).cell()
 
 
 def keys(cell: Cell) -> dict[str, set[str]]:

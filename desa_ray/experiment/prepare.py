@@ -1,0 +1,148 @@
+"""Before a plan: everything it is made from is read and validated, and the collection is stored.
+
+Every problem of a configuration is found here, before anything expensive starts, and all are reported together. The
+collection is remembered in the store, so an unchanged source is read once. Planning, which comes after this, writes
+nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from desa_ray.config import DatasetConfig, RunConfig
+from desa_ray.core.evaluation import check_grades, grade_limits
+from desa_ray.engines.encoder import check_encoder, encoder_identity
+from desa_ray.engines.jvm import check_java
+from desa_ray.errors import DesaError, Problems
+from desa_ray.experiment.checks import measures_of, setting_problems
+from desa_ray.experiment.methods import check_generator_map, prompts
+from desa_ray.experiment.text_source import TextSource
+from desa_ray.pipeline.execute import Quiet, present, run_stage
+from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.collection import (
+    CollectionStages,
+    collection_stages,
+    read_rows,
+    record_stage,
+)
+from desa_ray.stages.selection import selected, selection_stage
+from desa_ray.store.artifacts import Store
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One valid configuration, and what its plan is made from.
+
+    Attributes:
+        collection: its tables, stored.
+        texts: where its generated texts come from.
+        encoder: everything that decides the encoder's vectors.
+        recording_counts: what was noticed in recorded texts.
+    """
+
+    config: RunConfig
+    home: Path
+    collection: CollectionStages
+    texts: TextSource
+    encoder: dict[str, str | int]
+    recording_counts: Mapping[str, int]
+
+
+def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prepared]:
+    """Prepare all cells of a run; raises `Problems` with every problem of every one, each once."""
+    prepared, problems = [], {}
+    for config in configs:
+        try:
+            prepared.append(prepare_cell(config, store, home))
+        except Problems as found:
+            problems |= {str(problem): problem for problem in found.problems}
+    if problems:
+        raise Problems(problems.values())
+    return prepared
+
+
+def prepare_cell(config: RunConfig, store: Store, home: Path) -> Prepared:
+    """Prepare one configuration; raises `Problems` with everything found."""
+    found = _Findings(setting_problems(config))
+    models = home / "models"
+    identity = found.of(lambda: encoder_identity(config.encoder, model_home=models))
+    if any(channel.kind == "dense" for channel in config.method.channels):
+        found.of(lambda: check_encoder(config.encoder, model_home=models))
+    found.of(lambda: check_java(config.sparse.java_home))
+    collection = found.of(lambda: store_collection(config.dataset, store, home / "data"))
+    if collection is not None and not found.problems:
+        found.of(lambda: _check_grades(config, collection))
+    found.raise_any()
+    assert collection is not None
+    assert identity is not None
+    texts = TextSource(config, collection, store, home)
+    counts = found.of(lambda: texts.check(prompts(config.method)))
+    found.raise_any()
+    return Prepared(config, home, collection, texts, identity, counts or {})
+
+
+def prepare_texts(config: RunConfig, wanted: Sequence[str], store: Store, home: Path) -> TextSource:
+    """The source of generated texts alone, checked for these prompts; raises `Problems`."""
+    found = _Findings(check_generator_map(config.generator))
+    collection = found.of(lambda: store_collection(config.dataset, store, home / "data"))
+    texts = TextSource(config, collection, store, home) if collection is not None else None
+    if texts is not None:
+        found.of(lambda: texts.check(wanted))
+    found.raise_any()
+    assert texts is not None
+    return texts
+
+
+def store_collection(config: DatasetConfig, store: Store, data_home: Path) -> CollectionStages:
+    """The tables of a data set, computed and stored where they are missing."""
+    whole = replace(config, size="all", sample="all")
+    record = _stored(record_stage(store, whole, data_home))
+    collection = collection_stages(store, whole, record, data_home)
+    for stage in collection.tables:
+        _stored(stage)
+    if config == whole:
+        return collection
+    selection = selection_stage(config, collection)
+    part = selected(collection, selection, _stored(selection))
+    for stage in part.tables:
+        _stored(stage)
+    return part
+
+
+def _stored(stage: Stage) -> Mapping[str, Any]:
+    """The manifest of a stage, computed in this process where it is missing."""
+    if not present(stage):
+        run_stage(stage, SerialExecutor(stage.store.files.root), Quiet())
+    return stage.artifact.manifest()
+
+
+def _check_grades(config: RunConfig, collection: CollectionStages) -> None:
+    """Refuses measures that have no value for a grade of the collection."""
+    if limited := grade_limits(measures_of(config)):
+        check_grades(limited, read_rows(collection.qrels), "evaluation.measures")
+
+
+class _Findings:
+    """The problems of one configuration, found step by step."""
+
+    def __init__(self, problems: Sequence[DesaError]):
+        self.problems = list(problems)
+
+    def of(self, step: Callable[[], Result]) -> Result | None:
+        """What a step returns; None where it raises, and its problems are kept."""
+        try:
+            return step()
+        except Problems as found:
+            self.problems += found.problems
+        except DesaError as found:
+            if str(found) not in map(str, self.problems):  # two steps may look at one file
+                self.problems.append(found)
+        return None
+
+    def raise_any(self) -> None:
+        if self.problems:
+            raise Problems(self.problems)
