@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
@@ -33,6 +34,43 @@ def test_every_choice_of_every_group_composes(choice):
     part = getattr(_typed(choice), group)
     if hasattr(part, "name") and name not in ("beir_folder", "ir_datasets"):
         assert part.name == name
+
+
+LOCAL = {
+    "kind": "local",
+    "address": None,
+    "cpus": None,
+    "encoders": None,
+    "encoder_cpus": 1,
+    "encoder_gpus": 0,
+    "generators": 1,
+    "generator_cpus": 1,
+    "shard_generations": 32,
+    "scorers": 2,
+    "scorer_gpus": 0,
+    "replayers": 2,
+    "shard_documents": 1024,
+    "shard_queries": 64,
+    "batch_size": 4,
+    "max_failures": 3,
+    "shard_timeout_s": 3600,
+    "memory_gb": 2,
+}
+CLUSTERS = {
+    "local": {},
+    "existing": {"kind": "existing", "scorers": 4, "replayers": 4},
+    "serial": {"kind": "serial", "encoder_cpus": 2},
+}
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_a_cluster_choice_states_only_what_differs_from_local(name):
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        composed = OmegaConf.to_container(compose("config", [f"cluster={name}"]).cluster)
+    assert composed == {**LOCAL, **CLUSTERS[name]}
+    stated = yaml.safe_load((CONF / "cluster" / f"{name}.yaml").read_text())
+    stated.pop("defaults", None)
+    assert stated == (LOCAL if name == "local" else CLUSTERS[name])
 
 
 def test_all_wrong_values_are_reported_together():
