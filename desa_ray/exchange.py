@@ -11,7 +11,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import suppress
+from threading import RLock
 from typing import TypeVar
+
+from desa_ray.locks import SOCKETS, inside
 
 Answer = TypeVar("Answer")
 
@@ -50,13 +53,13 @@ class Exchange:
     def __init__(self, seconds: float, rate: float | None = None):
         self.seconds, self.rate = seconds, rate
         self._started, self._moved = time.monotonic(), 0
-        self._lock, self._ended, self._handles = threading.Lock(), False, list[socket.socket]()
+        self._lock, self._ended, self._handles = RLock(), False, list[socket.socket]()
 
     def hold(self, opened: socket.socket) -> None:
         """Takes note of a socket that was just connected; raises TimeoutError where the call has been ended."""
         # TLS takes the socket itself away, so it is a second handle on the connection that is kept.
         handle = opened.dup()
-        with self._lock:
+        with inside(SOCKETS, self._lock):
             if not self._ended:
                 self._handles.append(handle)
                 return
@@ -74,7 +77,7 @@ class Exchange:
 
     def end(self) -> None:
         """Closes every connection, whatever waits on it."""
-        with self._lock:
+        with inside(SOCKETS, self._lock):
             self._ended, handles, self._handles = True, self._handles, []
         for handle in handles:
             _close(handle)

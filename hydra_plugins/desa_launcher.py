@@ -30,7 +30,7 @@ class DesaLauncher(Launcher):
     """Composes every job's configuration and runs them as one sweep."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from jobs.app import claim
+        from jobs.claims import claim
 
         self.context, self.task_function, self.config = hydra_context, task_function, config
         # Before the sweeper writes its notes there, so that they go again with a sweep that is refused.

@@ -15,6 +15,7 @@ from desa_ray import __version__
 from desa_ray.crash import began
 from desa_ray.error_boundary import exit_code, print_error, thread_hooks
 from desa_ray.output import print_text
+from desa_ray.places import working_folder
 
 VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "store", "fuse", "compare")
 
@@ -65,6 +66,8 @@ def _main(arguments: list[str]) -> int:
     if verb not in VERBS:
         print_text(f"error: unknown verb {verb!r} (known: {', '.join(VERBS)})", stderr=True)
         return 2
+    if not {"-h", "--help"} & set(arguments):
+        working_folder()
     began(verb, arguments[1:])
     logging.raiseExceptions = False  # a log line that cannot be written is no fault
     gc.set_threshold(50_000, 20, 50)  # looking for cycles at Python's own pace takes a tenth of composing and finishing

@@ -1,6 +1,5 @@
 """Runs a verb as a Hydra application: its failures become one-line errors, empty output folders are removed."""
 
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +8,7 @@ from functools import wraps
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -23,6 +22,7 @@ from desa_ray.credentials import has_credentials, refuse_credentials
 from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
 from desa_ray.output import print_text
+from jobs.claims import claim, outputs, release
 from jobs.composition import worded
 from jobs.config_folder import offered, read_folder
 from jobs.flags import check_flags, check_overrides, composing, parse_flags
@@ -31,10 +31,6 @@ from jobs.settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
-
-IN_USE = ".in-use"
-
-_claims: list[tuple[Path, IO[str]]] = []  # output folders of this process's jobs, each with its lock
 
 
 def hydra_app(
@@ -109,27 +105,6 @@ def output_folder() -> Path:
     return Path(HydraConfig.get().runtime.output_dir)
 
 
-def claim(folder: Path) -> None:
-    """Take an output folder for this process, until its verb ends: two runs begun in one second share a name.
-
-    Raises:
-        DesaError: another process writes to it.
-    """
-    if any(folder.absolute() == own for own, _ in _claims):
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = (folder / IN_USE).open("a")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        mend = "start again, or name another with hydra.run.dir (a sweep: hydra.sweep.dir)"
-        raise DesaError("another run is writing to this folder", where=str(folder), mend=mend) from None
-    except OSError:  # a file system without locks
-        pass
-    _claims.append((folder.absolute(), lock))
-
-
 def _ours(trace: TracebackType | None) -> bool:
     """Whether an exception came through code of a verb or of the platform, and not only through Hydra."""
     while trace is not None:
@@ -143,8 +118,8 @@ def _ours(trace: TracebackType | None) -> bool:
 @contextmanager
 def _tidied() -> Iterator[None]:
     """Removes output folders that hold nothing but Hydra's notes, and after a refusal an empty new home."""
-    outputs, own = Path(os.environ.get("DESA_OUTPUTS") or "outputs").absolute(), home()
-    kept = [folder for folder in (outputs, own, own / "store") if folder.exists()]
+    below, own = outputs(), home()
+    kept = [folder for folder in (below, own, own / "store") if folder.exists()]
     try:
         yield
     except DesaError:
@@ -153,11 +128,8 @@ def _tidied() -> Iterator[None]:
                 _remove_empty(folder)
         raise
     finally:
-        for folder, lock in _claims:
-            (folder / IN_USE).unlink(missing_ok=True)
-            lock.close()
-            _tidy(folder, outputs, outputs in kept)
-        _claims.clear()
+        for folder in release():
+            _tidy(folder, below, below in kept)
 
 
 def _tidy(folder: Path, outputs: Path, keep_outputs: bool) -> None:

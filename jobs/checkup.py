@@ -22,6 +22,7 @@ from desa_ray.engines.generator_files import complete
 from desa_ray.engines.jvm import anserini_jar, check_java
 from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError, listed
+from desa_ray.locks import OUTBOX, OUTPUT, check_locks
 
 Status = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
@@ -151,6 +152,23 @@ def disk(places: Mapping[str, Path], warn_gib: float, fail_gib: float) -> Iterat
     if shared.is_dir() and (free := shutil.disk_usage(shared).free) < 256 << 20:
         mend = "give the container more (docker run --shm-size=8g)"
         yield Finding("disk shm", "warn", f"{free >> 20} MiB of shared memory for Ray's object store", mend)
+
+
+def locks(folders: Mapping[str, Path]) -> Iterator[Finding]:
+    """Whether the file systems of these folders (or of where they will be) give locks, which runs at once need."""
+    fine = []
+    for name, folder in folders.items():
+        there = next(place for place in (folder, *folder.parents) if place.is_dir())
+        if not os.access(there, os.W_OK):
+            continue  # whoever writes there says so
+        try:
+            check_locks(OUTBOX if name == "home" else OUTPUT, there)
+        except DesaError as error:
+            yield failed(f"locks {name}", error)
+        else:
+            fine.append(name)
+    if fine:
+        yield Finding("locks", "ok", f"{listed(fine)}: file locks work")
 
 
 def places(home: Path, store: str) -> dict[str, Path]:

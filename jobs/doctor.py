@@ -26,6 +26,7 @@ from desa_ray.terminal import screen, shown
 from jobs import checkup
 from jobs.arguments import ArgumentParser
 from jobs.checkup import Finding, failed
+from jobs.claims import outputs
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -85,6 +86,7 @@ def examine(options: argparse.Namespace) -> Iterator[Finding]:
     yield checkup.java(options.java_home)
     yield checkup.gpus(found, wanted=options.gpu)
     yield from checkup.disk(checkup.places(home(), root), options.warn_gib, options.fail_gib)
+    yield from checkup.locks({"home": home(), "outputs": outputs()})
     yield from checkup.models(home() / "models")
     stored = store(root)
     yield stored

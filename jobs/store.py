@@ -1,6 +1,7 @@
 """Look after the store: desa store list | verify | gc (what is there, whether it is whole, what may go)."""
 
 import argparse
+import json
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from desa_ray.output import print_text
 from desa_ray.store.artifacts import Store
 from desa_ray.store.catalog import Entry
 from desa_ray.store.garbage import judged, reachable, sweep_out
+from desa_ray.store.keys import Key
 from desa_ray.terminal import PlainTable, screen
 from desa_ray.tracking.last import FILE, last_uri
 from jobs.arguments import ArgumentParser
@@ -91,13 +93,20 @@ def _verify(store: Store, options: argparse.Namespace) -> int:
     for own in found:
         if own.key is None and not own.problem:
             continue  # unfinished: a rerun looks at its parts before it goes on
-        problems = [own.problem] if own.key is None else [str(e) for e in store.artifact(own.key).damage().values()]
+        problems = [own.problem] if own.key is None else _damage(store, own.key)
         for problem in problems:
             note(f"damaged: {problem}")
         damaged, checked, size = damaged + bool(problems), checked + 1, size + own.bytes
     unfinished = sum(own.key is None and not own.problem for own in found)
     print_text(f"{checked} artifacts read ({_size([size])}), {damaged} damaged; {unfinished} unfinished, not read")
     return 1 if damaged else 0
+
+
+def _damage(store: Store, key: Key) -> list[str]:
+    try:
+        return [str(error) for error in store.artifact(key).damage().values()]
+    except DesaError as error:  # another key's layout beside this key's manifest, or a file that cannot be read
+        return [str(error)]
 
 
 def _gc(store: Store, options: argparse.Namespace) -> int:
@@ -166,7 +175,8 @@ def _needed(found: Sequence[Entry], runs: dict[str, dict[str, float]]) -> dict[s
 
 def _written(folder: Path) -> set[str]:
     """Keys named by log entries that still wait for their tracking store."""
-    return {key for path in folder.rglob("*.json") for key in KEY.findall(path.read_text(encoding="utf-8"))}
+    hint = "move it away, if nobody needs what it refers to"
+    return {key for path in folder.rglob("*.json") for key in _named(path, hint)}
 
 
 def _outputs(folder: Path) -> set[str]:
@@ -174,7 +184,22 @@ def _outputs(folder: Path) -> set[str]:
     manifests = list(folder.rglob("manifest.json"))
     if not manifests:
         raise DesaError("no cell's manifest.json below it", where=f"--keep {folder}", mend="name an output folder")
-    return {key for path in manifests for key in KEY.findall(path.read_text(encoding="utf-8"))}
+    return {key for path in manifests for key in _named(path, "run its cell again, or remove its folder")}
+
+
+def _named(path: Path, hint: str) -> list[str]:
+    """The keys in a JSON file. Raises DesaError where it is damaged: nobody knows then what it refers to."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        json.loads(text)
+    except FileNotFoundError:  # sent meanwhile
+        return []
+    except OSError as error:
+        raise DesaError(f"cannot be read: {error.strerror}", where=str(path), mend=hint) from None
+    except (ValueError, RecursionError) as error:
+        what = f"is damaged, so what it refers to is unknown: {error}"
+        raise DesaError(what, where=str(path), mend=hint) from None
+    return KEY.findall(text)
 
 
 def _digest(own: Entry) -> str:
@@ -201,7 +226,11 @@ def _size(sizes: Iterable[int]) -> str:
 
 def _when(moment: float) -> str:
     days = (time.time() - moment) / DAY_S
-    return f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M} ({days:.1f} days)"
+    try:
+        shown = f"{datetime.fromtimestamp(moment).astimezone():%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):  # no year that a calendar has
+        return "unknown"
+    return f"{shown} ({days:.1f} days)" if days >= 0 else f"{shown} (ahead of this clock)"
 
 
 def _table(*columns: str) -> PlainTable:

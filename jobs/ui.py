@@ -10,6 +10,7 @@ from contextlib import suppress
 from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
 from desa_ray.output import print_text
+from desa_ray.parents import guard_group
 from desa_ray.tracking.last import last_uri
 from jobs.arguments import ArgumentParser
 
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> int:
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     # A process group of its own: MLflow's workers would outlive it otherwise.
     server = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
+    guard_group(server.pid, server.pid)
     try:
         return server.wait()
     except KeyboardInterrupt:

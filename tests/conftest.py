@@ -1,9 +1,12 @@
 """Fixtures shared by all tests: where the reference material lies, and an environment without any network."""
 
+import atexit
 import os
 import re
+import shutil
 import socketserver
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -18,6 +21,10 @@ __all__ = ["collection", "desa", "refuse", "scifact_slice", "serial_sweep", "sma
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ["DESA_CHECK_LOCKS"] = "1"  # locks are taken in their documented order, here and in every child
+# What processes of one user share (the lock of compilations) lies here, not in the checkout or the user's own folder.
+os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="desa-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_RUNTIME_DIR"], ignore_errors=True)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

@@ -4,7 +4,7 @@ Ray's own pools lose the item of a dead actor (ray.util.ActorPool) or can hang a
 small supervisor keeps the books itself. Actors restart without limit and hold their engine for the whole session; a
 shard in flight on a dying actor is handed out again. Shards are deterministic and write once, so a second run of one
 is harmless. What stops a run: an error of the shard's own (bad data, a corrupt artifact) at once; a shard that killed
-or outlasted its actor `max_failures` times, by name; the end of this process's own cluster, as a `LostCluster`.
+or outlasted its actor `max_failures` times, by name.
 """
 
 import threading
@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import ray
@@ -23,15 +24,13 @@ from desa_ray.cluster.resources import room
 from desa_ray.config import ClusterConfig
 from desa_ray.error_boundary import as_desa_error
 from desa_ray.errors import DesaError
-from desa_ray.pipeline.executor import LostCluster, Stopped, lost_too_often
+from desa_ray.locks import BOOKS, Turn, inside
+from desa_ray.pipeline.executor import START_TIMEOUT_S, Stopped, lost_too_often, quiet_s
 from desa_ray.pipeline.stage import Pool, Task
-from desa_ray.store.files import drop_copies
 
 POLL_S = 0.2
 RESTART_PAUSE_S = 1.0
-START_TIMEOUT_S = 600.0
 GROW_EVERY_S = 2.0
-END_TIMEOUT_S = 5.0
 MAX_PARALLEL_STAGES = 4  # stages side by side; each costs the driver a waiting thread
 
 
@@ -39,10 +38,6 @@ class _Actor(CountingWorker):
     """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
 
     def ready(self) -> None: ...
-
-    def end(self) -> None:
-        """Leave nothing in the node's temporary folder: what follows is a kill, which runs no clean-up."""
-        drop_copies()
 
 
 @dataclass
@@ -60,9 +55,9 @@ class _Pool:
     """Actors of one kind, the stages they are reserved for, and whose turn it is."""
 
     spec: Pool
+    turn: Turn
     members: list[_Member] = field(default_factory=list)
     stages: int = 0
-    turn: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def busy(self) -> bool:
@@ -79,35 +74,34 @@ class RayExecutor:
 
     max_parallel_stages = MAX_PARALLEL_STAGES
 
-    def __init__(self, store_root: str, config: ClusterConfig, death: Callable[[], str | None] = lambda: None):
-        """`death` tells why the cluster died, where it is this process's own (`session` gives it)."""
-        self.store_root, self.config, self.death = store_root, config, death
+    def __init__(self, store_root: str, config: ClusterConfig):
+        self.store_root, self.config = store_root, config
         self.pools: dict[str, _Pool] = {}
-        self._lock = threading.Lock()  # guards the books of the pools
+        self._lock = RLock()  # guards the books of the pools
         self._stopping = threading.Event()
         self._keep: Set[str] = frozenset()
 
     def rank(self, pool: Pool) -> tuple[int, int]:
         """Pools that are up before others, then small ones: a large one grows into the room that is left."""
-        with self._lock:
+        with inside(BOOKS, self._lock):
             return (1 if pool.name in self.pools else 2, pool.size or 1 << 20)
 
     def admit(self, pool: Pool, keep: Set[str]) -> bool:
         """Reserve room for one worker at least; idle pools named in `keep` are not ended for it."""
-        most = self._room(pool)
-        with self._lock:
+        most = room(pool)
+        with inside(BOOKS, self._lock):
             own = self.pools.get(pool.name)
             if own is None or not own.held:
                 if not self._fits(pool, 1, most, lambda other: other.busy or other.spec.name in keep):
                     return False
-                own = own or _Pool(pool)
+                own = own or self._new(pool)
             self.pools[pool.name] = own
             own.stages += 1
             self._keep = keep
         return True
 
     def release(self, pool: Pool) -> None:
-        with self._lock:
+        with inside(BOOKS, self._lock):
             own = self.pools.get(pool.name)
             if own is not None:
                 own.stages -= 1
@@ -115,8 +109,11 @@ class RayExecutor:
                     del self.pools[pool.name]
 
     def turn(self, pool: Pool) -> AbstractContextManager[object]:
-        with self._lock:
-            return self.pools[pool.name].turn
+        with inside(BOOKS, self._lock):
+            return self.pools[pool.name].turn.taken()
+
+    def _new(self, spec: Pool) -> _Pool:
+        return _Pool(spec, Turn(quiet_s(self.config), self._stopping, Stopped))
 
     def stop(self) -> None:
         self._stopping.set()
@@ -125,9 +122,7 @@ class RayExecutor:
         pending: dict[Any, _Member] = {}
         try:
             self._supervise(pool, tasks, done, pending)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                self._check_alive()  # whatever a call to a dead cluster raises
+        except BaseException:
             self._drop(pool, [member for member in pending.values() if member.task is not None])
             raise
 
@@ -136,6 +131,8 @@ class RayExecutor:
     ) -> None:
         """Hand out the tasks until all are done; `pending` holds what each member was last asked."""
         members = self._members(pool, len(tasks))
+        with inside(BOOKS, self._lock):
+            turn = self.pools[pool.name].turn
         waiting = deque(tasks)
         failures: Counter[int] = Counter()
         last_up = grown = time.monotonic()
@@ -145,7 +142,6 @@ class RayExecutor:
         while waiting or any(member.task for member in pending.values()):
             if self._stopping.is_set():
                 raise Stopped
-            self._check_alive()
             now = time.monotonic()
             if waiting and now - grown > GROW_EVERY_S:
                 grown = now
@@ -158,6 +154,7 @@ class RayExecutor:
                     pending[member.handle.run.remote(member.task)] = member
             finished, _ = ray.wait(list(pending), num_returns=1, timeout=POLL_S)
             for reference in finished:
+                turn.beat()
                 member = pending.pop(reference)
                 task, member.task = member.task, None
                 try:
@@ -165,7 +162,6 @@ class RayExecutor:
                 except RayTaskError as error:
                     raise _own_error(error, task) from error
                 except RayError as error:  # the actor died, or its node
-                    self._check_alive()
                     member.up = False
                     time.sleep(RESTART_PAUSE_S)
                     pending[member.handle.ready.remote()] = member
@@ -186,7 +182,7 @@ class RayExecutor:
 
     def _drop(self, spec: Pool, members: Sequence[_Member]) -> None:
         """End members that are still at a shard of a stage that failed: the next stage gets fresh ones."""
-        with self._lock:
+        with inside(BOOKS, self._lock):
             own = self.pools.get(spec.name)
             for member in members:
                 ray.kill(member.handle)
@@ -214,7 +210,7 @@ class RayExecutor:
     def _members(self, spec: Pool, tasks: int) -> list[_Member]:
         """The pool's actors, started if need be, no more than there are tasks."""
         self._grow(spec, tasks)
-        with self._lock:
+        with inside(BOOKS, self._lock):
             return self.pools[spec.name].members
 
     def _grow(self, spec: Pool, tasks: int) -> list[_Member]:
@@ -223,9 +219,9 @@ class RayExecutor:
         Idle pools are ended for them, least recently used first; those that a ready stage wants only for the first
         worker. Counted from our own books: Ray's figure of what is free lags behind actors that are still being placed.
         """
-        most = self._room(spec)
-        with self._lock:
-            pool = self.pools.pop(spec.name, None) or _Pool(spec)
+        most = room(spec)
+        with inside(BOOKS, self._lock):
+            pool = self.pools.pop(spec.name, None) or self._new(spec)
             self.pools[spec.name] = pool  # most recently used last
             wanted = self.workers_for(spec, tasks)
             while wanted > max(1, len(pool.members)):
@@ -251,7 +247,7 @@ class RayExecutor:
             return fresh
 
     def workers_for(self, pool: Pool, tasks: int) -> int:
-        held = self._room(pool)
+        held = room(pool)
         return max(1, min(pool.size or held, tasks, held))
 
     def _fits(self, spec: Pool, wanted: int, most: int, stays: Callable[[_Pool], bool]) -> bool:
@@ -264,35 +260,14 @@ class RayExecutor:
         gpus = sum(pool.held * pool.spec.gpus for pool in others) + wanted * spec.gpus
         return cpus <= total.get("CPU", 0) and gpus <= total.get("GPU", 0)
 
-    def _check_alive(self) -> None:
-        if reason := self.death():
-            mend = "look for an out-of-memory kill, lower cluster.cpus or cluster.memory_gb, or use cluster=serial"
-            raise LostCluster(f"the local Ray cluster died: {reason}", where="cluster=local", mend=mend)
-
-    def _room(self, pool: Pool) -> int:
-        """How many workers the nodes could hold. A dead node holds none, and that is not the pool's fault."""
-        self._check_alive()
-        try:
-            return room(pool)
-        except Exception:
-            self._check_alive()
-            raise
-
-    def _end(self, pool: _Pool) -> None:
-        if "://" in self.store_root:
-            idle = [member.handle.end.remote() for member in pool.members if member.up and member.task is None]
-            if idle:
-                ray.wait(idle, num_returns=len(idle), timeout=END_TIMEOUT_S)
+    @staticmethod
+    def _end(pool: _Pool) -> None:
         for member in pool.members:
             ray.kill(member.handle)
 
-    def recover(self, loss: LostCluster) -> None:
-        raise loss  # who started the session can start another
-
     def close(self) -> None:
-        if self.death() is None:
-            for pool in self.pools.values():
-                self._end(pool)
+        for pool in self.pools.values():
+            self._end(pool)
         self.pools.clear()
 
 

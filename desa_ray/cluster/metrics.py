@@ -5,16 +5,18 @@ waits for it; without a session (`cluster=serial`) nothing is exported. dashboar
 """
 
 import sys
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from threading import RLock
 from typing import Any
 
 from desa_ray.errors import DesaError
+from desa_ray.locks import COUNTERS as COUNTERS_LOCK
+from desa_ray.locks import inside
 from desa_ray.pipeline.counts import Count, part_counts
-from desa_ray.pipeline.executor import Worker
 from desa_ray.pipeline.stage import Stage, Task
+from desa_ray.pipeline.worker import Worker
 from desa_ray.store.artifacts import Store
 
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -37,7 +39,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 HISTOGRAM = "shard_duration_seconds"
 BOUNDARIES_S = [0.05, 0.2, 1.0, 5.0, 20.0, 60.0, 300.0, 1200.0, 3600.0]
 
-_lock = threading.Lock()
+_lock = RLock()
 _made: dict[str, Any] = {}
 _waiting: list[tuple[str, float, dict[str, str]]] = []
 
@@ -61,7 +63,7 @@ def _record(name: str, value: float, labels: dict[str, str]) -> None:
     if value <= 0:  # Ray refuses what is not an increase
         return
     ray = sys.modules.get("ray")
-    with _lock:
+    with inside(COUNTERS_LOCK, _lock):
         _waiting.append((name, value, labels))
         if ray is None or not ray.is_initialized():
             return

@@ -1,52 +1,61 @@
 """What a dead engine leaves behind is ended before the next one starts, so that its GPU memory is free again.
 
 An engine over several GPUs runs children. After `kill -9` of the parent they may live on and hold memory. So an engine
-leads a process group of its own, noted in a folder of the machine's temporary directory; the next engine on that
-machine, a restarted actor for one, ends the groups whose leader is gone. A number alone proves nothing: a leader is
-known by its start time, its group also by the session.
+leads a process group of its own. A guard process ends the group when the leader is gone. Should the guard be killed as
+well, the next engine on that machine does it: groups are noted in a folder that only this user can open. A number alone
+proves nothing: a leader is known by its start time, its group also by the session.
 """
 
+import hashlib
 import json
 import os
 import signal
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from desa_ray.errors import DesaError
+from desa_ray.parents import guard_group
+from desa_ray.places import private_folder
+from desa_ray.proc import Process, boot, members, process, runs, system
 
 GIB = 1 << 30
 POLL_S = 0.1
 
 
-@dataclass(frozen=True)
-class _Process:
-    """A line of /proc/PID/stat; `started` in clock ticks since boot."""
+def notes_folder(home: Path | None = None) -> Path:
+    """Where this user's engines on this machine are noted; `home` is taken where the user has no runtime folder.
 
-    pid: int
-    state: str
-    group: int
-    session: int
-    started: int
-
-
-def notes_folder() -> Path:
-    """Where this user's engines on this machine are noted."""
-    return Path(tempfile.gettempdir()) / f"desa-engines-{os.getuid()}"
+    Raises:
+        DesaError: no place for it is this user's alone.
+    """
+    machine = hashlib.sha256(system().encode()).hexdigest()[:12]  # a home may be shared, process numbers are not
+    folder = private_folder(home) / f"engines-{machine}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
-def lead_group(folder: Path | None = None) -> None:
-    """Make this process the leader of a group of its own and note it; its children belong to the group."""
+def lead_group(folder: Path | None = None, *, guarded: bool = True) -> None:
+    """Make this process the leader of a group of its own and note it; its children belong to the group.
+
+    Args:
+        folder: of the notes (default: `notes_folder()`).
+        guarded: have the group ended when this process is gone.
+    """
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
-    own = _process(os.getpid())
+    own = process(os.getpid())
     assert own is not None
     folder = folder or notes_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    note = {"boot": _boot(), "started": own.started, "session": own.session}
-    (folder / f"{own.pid}.json").write_text(json.dumps(note), encoding="utf-8")
+    note, file = {"boot": boot(), "started": own.started, "session": own.session}, folder / f"{own.pid}.json"
+    half = file.with_suffix(".tmp")
+    half.unlink(missing_ok=True)  # of a dead process of this number
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as stream:
+        stream.write(json.dumps(note))
+    half.replace(file)
+    if guarded:
+        guard_group(own.group, own.session, file)
 
 
 def end_orphans(folder: Path | None = None, *, patience_s: float = 30.0) -> list[int]:
@@ -62,17 +71,17 @@ def end_orphans(folder: Path | None = None, *, patience_s: float = 30.0) -> list
     for file in sorted((folder or notes_folder()).glob("*.json")):
         try:
             note, leader = json.loads(file.read_text(encoding="utf-8")), int(file.stem)
-            same_boot = note["boot"] == _boot()
-            process = _process(leader)
-            if same_boot and process and process.started == note["started"] and process.state != "Z":
+            same_boot = note["boot"] == boot()
+            found = process(leader)
+            if same_boot and found and found.started == note["started"] and found.state != "Z":
                 continue  # alive
-            reused = process is not None and process.started != note["started"]
-            members = [] if reused or not same_boot else _members(leader, note["session"])
-        except (OSError, ValueError, KeyError, TypeError):  # half written, or another engine took it away just now
-            members = []
-        for member in members:
-            ended += [member.pid] if _kill(member.pid) else []
-        _await_end(members, patience_s)
+            reused = found is not None and found.started != note["started"]
+            orphans = [] if reused or not same_boot else members(leader, note["session"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # not ours, or another engine took it away
+            orphans = []
+        for orphan in orphans:
+            ended += [orphan.pid] if _kill(orphan.pid) else []
+        _await_end(orphans, patience_s)
         file.unlink(missing_ok=True)
     return ended
 
@@ -110,38 +119,10 @@ def _kill(pid: int) -> bool:
     return True
 
 
-def _await_end(members: Sequence[_Process], patience_s: float) -> None:
+def _await_end(orphans: Sequence[Process], patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
-    while left := [member.pid for member in members if _runs(member)]:
+    while left := [orphan.pid for orphan in orphans if runs(orphan)]:
         if time.monotonic() > deadline:
             what = f"processes of a dead engine do not end: {', '.join(map(str, left))}"
             raise DesaError(what, where="generator", mend="restart this machine's GPU driver or the machine")
         time.sleep(POLL_S)
-
-
-def _runs(member: _Process) -> bool:
-    now = _process(member.pid)
-    return now is not None and now.started == member.started and now.state != "Z"
-
-
-def _members(group: int, session: int) -> list[_Process]:
-    return [process for process in _processes() if process.group == group and process.session == session]
-
-
-def _processes() -> Iterator[_Process]:
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (process := _process(int(folder.name))):
-            yield process
-
-
-def _process(pid: int) -> _Process | None:
-    try:
-        # The name stands in brackets and may hold anything, so fields are counted behind the last bracket.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return _Process(pid, fields[0], int(fields[2]), int(fields[3]), int(fields[19]))
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

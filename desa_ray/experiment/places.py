@@ -1,15 +1,8 @@
 """Where things lie: the home, the store and the tracking store of a configuration."""
 
-import os
-from pathlib import Path
-
 from desa_ray.config import StoreConfig, TrackingConfig
 from desa_ray.errors import DesaError
-
-
-def home() -> Path:
-    """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models, data sets."""
-    return Path(os.environ.get("DESA_HOME") or ".desa").absolute()
+from desa_ray.places import home
 
 
 def store_root(config: StoreConfig) -> str:

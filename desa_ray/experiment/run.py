@@ -5,9 +5,10 @@ stored, so an interrupted sweep keeps what it has and the rerun goes on from the
 Ray nor any engine.
 """
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,6 +25,7 @@ from desa_ray.experiment.places import home, store_root
 from desa_ray.experiment.prepare import Prepared, prepare
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.experiment.sweep import Sweep
+from desa_ray.locks import OUTBOX, check_locks
 from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
@@ -33,9 +35,14 @@ from desa_ray.store.leases import Lease
 
 
 def open_store(config: RunConfig) -> Store:
-    """The store of a run, made and checked for writing before anything else."""
+    """The store of a run, made and checked for writing and locks before anything else; so is the log's folder."""
     store = Store(store_root(config.store), repair=config.store.repair)
     store.check_writable()
+    if config.tracking.enabled:
+        with suppress(OSError):  # the log itself says why it cannot be made
+            home().mkdir(parents=True, exist_ok=True)
+        if os.access(home(), os.W_OK):
+            check_locks(OUTBOX, home())
     return store
 
 

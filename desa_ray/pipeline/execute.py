@@ -42,10 +42,10 @@ def present(stage: Stage) -> bool:
     artifact = stage.artifact
     if not artifact.exists():
         return False
-    noted: Mapping[str, str] = artifact.manifest()["meta"]["inputs"]
+    noted: Mapping[str, str] = artifact.manifest()["meta"].get("inputs", {})
     for role, source in stage.inputs.items():
         upstream = source.artifact
-        if upstream.exists() and upstream.manifest()["content"] != noted[role]:
+        if upstream.exists() and upstream.manifest()["content"] != noted.get(role):
             return False
     return True
 
@@ -109,7 +109,7 @@ def run_stage(stage: Stage, executor: Executor, progress: Progress) -> None:
         if artifact.exists() and not present(stage):  # whole, but built from other inputs
             artifact.discard()
         layout = artifact.layout({**stage.work.layout(stage), "inputs": contents})
-        if layout["inputs"] != contents:  # half built from other inputs
+        if layout.get("inputs") != contents:  # half built from other inputs
             artifact.discard()
             layout = artifact.layout({**stage.work.layout(stage), "inputs": contents})
     shards = stage.work.shards(layout)

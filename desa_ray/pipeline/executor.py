@@ -1,54 +1,37 @@
 """Who runs shards: an executor maps tasks over a pool of workers, in any order, each task exactly once.
 
 `SerialExecutor` needs no cluster: it is the reference whose bytes the Ray executor must reproduce, and the easiest
-place to debug. Engines that must not share a process (the JVM) get a spawned child each.
+place to debug. Engines that must not share a process (the JVM) get a child process each.
 """
 
-import multiprocessing
 from collections.abc import Callable, Sequence, Set
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
-from desa_ray.crash import began
-from desa_ray.error_boundary import error_boundary
-from desa_ray.errors import DesaError, PoisonShard
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import PoisonShard
+from desa_ray.locks import TURN
+from desa_ray.pipeline.child import Child
 from desa_ray.pipeline.stage import Pool, Task
-from desa_ray.store.artifacts import Store
+from desa_ray.pipeline.worker import Worker
 
-
-class Worker:
-    """An engine, loaded once by the first task (so that its error is that task's), and the store it works on."""
-
-    def __init__(self, pool: Pool, store_root: str):
-        self.pool, self.store = pool, Store(store_root)
-        self.engine: Any = None
-
-    def load(self) -> None:
-        """Load the engine, if that was not done yet."""
-        if self.engine is None:
-            self.engine = self.pool.factory()
-
-    def run(self, task: Task) -> None:
-        """Compute one shard; whatever goes wrong is an error for the user, also beyond this process."""
-        with error_boundary(str(task)):
-            self.load()
-            task.stage.work.run(self.engine, task.stage, task.shard)
+START_TIMEOUT_S = 600.0  # for a worker of a pool to come up
+END_S = 10.0  # for an idle child to clear up after itself
 
 
 class Stopped(Exception):
     """Our own signal that the run is on its way out."""
 
 
-class LostCluster(DesaError):
-    """The cluster below all workers is dead; an executor that started it may be able to start another."""
-
-
 def lost_too_often(task: Task, failures: int, last: str) -> PoisonShard:
     """What stops a run: a shard that failed as often as `cluster.max_failures` says, with its worker each time."""
     mend = "look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun"
     return PoisonShard(f"failed {failures} times; last: {last}", where=str(task), mend=mend)
+
+
+def quiet_s(config: ClusterConfig) -> float:
+    """How long a stage that has a pool's workers may go without a sign: a shard's limit, and a worker's start."""
+    return config.shard_timeout_s + START_TIMEOUT_S + TURN.limit_s
 
 
 class Executor(Protocol):
@@ -85,15 +68,11 @@ class Executor(Protocol):
         """How many workers so many tasks are spread over; manifests note it, so that later times can be estimated."""
         ...
 
-    def recover(self, loss: LostCluster) -> None:
-        """Start the lost cluster again, with no `map` at work; raises a DesaError where that is not possible."""
-        ...
-
     def close(self) -> None: ...
 
 
 class WithoutRivals:
-    """What an executor answers whose pools never compete for room, and that has no cluster to lose."""
+    """What an executor answers whose pools never compete for room."""
 
     def rank(self, pool: Pool) -> tuple[int, int]:
         return (1, 0)
@@ -102,9 +81,6 @@ class WithoutRivals:
         return True
 
     def release(self, pool: Pool) -> None: ...
-
-    def recover(self, loss: LostCluster) -> None:
-        raise loss
 
 
 class SerialExecutor(WithoutRivals):
@@ -115,7 +91,7 @@ class SerialExecutor(WithoutRivals):
     def __init__(self, store_root: str):
         self.store_root = store_root
         self.workers: dict[str, Worker] = {}
-        self.children: dict[str, ProcessPoolExecutor] = {}
+        self.children: dict[str, Child] = {}
 
     def turn(self, pool: Pool) -> AbstractContextManager[object]:
         return nullcontext()
@@ -137,31 +113,22 @@ class SerialExecutor(WithoutRivals):
 
     def _run_in_child(self, pool: Pool, task: Task) -> None:
         if pool.name not in self.children:
-            self.children[pool.name] = ProcessPoolExecutor(
-                1, multiprocessing.get_context("spawn"), initializer=_start_child, initargs=(pool, self.store_root)
-            )
+            self.children[pool.name] = Child(pool, self.store_root, quiet=False)
+        child = self.children[pool.name]
+        child.hand(task)
         try:
-            self.children[pool.name].submit(_run_child, task).result()
-        except BrokenProcessPool as error:
-            del self.children[pool.name]
-            raise PoisonShard(
-                "the process that computed it died", where=str(task), mend="look for an out-of-memory kill, then rerun"
-            ) from error
+            error = child.answer()
+        except (EOFError, OSError) as failure:
+            self.children.pop(pool.name).end(END_S)
+            what = f"the process that computed it ended with exit status {child.process.returncode}"
+            raise PoisonShard(what, where=str(task), mend="look for an out-of-memory kill, then rerun") from failure
+        except BaseException:  # an interrupt: it is still at the task
+            self.children.pop(pool.name).kill()
+            raise
+        if error is not None:
+            raise error
 
     def close(self) -> None:
-        for child in self.children.values():
-            child.shutdown(cancel_futures=True)
-        self.children.clear()
+        while self.children:
+            self.children.popitem()[1].end(END_S)
         self.workers.clear()
-
-
-_child: dict[str, Worker] = {}
-
-
-def _start_child(pool: Pool, store_root: str) -> None:
-    began(f"worker of pool {pool.name}", ())
-    _child["worker"] = Worker(pool, store_root)
-
-
-def _run_child(task: Task) -> None:
-    _child["worker"].run(task)

@@ -71,12 +71,12 @@ def _reason(stage: Stage, comparer: "_Comparer") -> Reason:
 
 
 def _changed(stage: Stage) -> str:
-    noted: Mapping[str, str] = stage.artifact.manifest()["meta"]["inputs"]
+    noted: Mapping[str, str] = stage.artifact.manifest()["meta"].get("inputs", {})
     changed = []
     for role, source in stage.inputs.items():
         upstream = source.artifact
-        if upstream.exists() and (content := upstream.manifest()["content"]) != noted[role]:
-            changed.append(f"{role} {noted[role][:12]} -> {content[:12]}")
+        if upstream.exists() and (content := upstream.manifest()["content"]) != noted.get(role):
+            changed.append(f"{role} {noted.get(role, 'unknown')[:12]} -> {content[:12]}")
     return ", ".join(changed)
 
 

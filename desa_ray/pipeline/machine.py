@@ -4,11 +4,13 @@ import math
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+LIST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,9 @@ def visible_gpus() -> int:
     """NVIDIA GPUs that a process started here may use; CUDA_VISIBLE_DEVICES counts as CUDA reads it."""
     found = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if not found and (program := shutil.which("nvidia-smi")):
-        listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False).stdout
+        listed = ""
+        with suppress(OSError, subprocess.TimeoutExpired):  # a driver that hangs gives no GPU
+            listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False, timeout=LIST_S).stdout
         found = sum(line.startswith("GPU ") for line in listed.splitlines())
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:

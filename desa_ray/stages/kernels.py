@@ -6,14 +6,8 @@ shares: the first compiles, the others load. The calls use the argument types of
 a run after this compiles nothing more.
 """
 
-import fcntl
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -24,12 +18,18 @@ from desa_ray.core.ranking import complete_order
 from desa_ray.core.topk import TopK
 from desa_ray.engines.bm25 import BM25
 from desa_ray.engines.postings import Postings
+from desa_ray.locks import KERNELS, held
+from desa_ray.places import private_folder
 
 
 @cache
 def compile_kernels() -> None:
-    """Compiles or loads all kernels, one process of the machine's at a time; nothing the second time in a process."""
-    with _alone():
+    """Compiles or loads all kernels, one process of the user's on this machine at a time; the second time nothing.
+
+    Raises:
+        DesaError: another process compiled for too long, or there is no private place for the lock.
+    """
+    with held(KERNELS, private_folder() / "kernels.lock"):
         texts = np.ones((1, 2, 3), np.float32)
         residual(np.ones((1, 3), np.float32), texts)
         contextual(texts)
@@ -59,15 +59,3 @@ def _one_document() -> BM25:
             sum_total_term_freq=1,
         )
     )
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Holds this user's lock on this machine; it ends with the process at the latest."""
-    path = Path(tempfile.gettempdir()) / f"desa-kernels-{os.getuid()}.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -8,24 +8,21 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from filelock import FileLock
-
 from desa_ray.errors import CorruptArtifact, DesaError, Problems, listed
+from desa_ray.locks import STAGE, check_locks
 from desa_ray.store.catalog import Entry, entries, entry, manifests
+from desa_ray.store.exclusive import exclusive, holding
 from desa_ray.store.files import Content, Files, NameTakenError
 from desa_ray.store.keys import DIGEST, Key, plain
-from desa_ray.store.ledger import Ledger, PartInfo
+from desa_ray.store.ledger import LAYOUT, MANIFEST, Ledger, PartInfo
 from desa_ray.store.sealed import seal
-
-MANIFEST = "manifest.json"
-LAYOUT = "layout.json"
 
 
 class Store:
@@ -43,11 +40,14 @@ class Store:
         return Artifact(self.files, key, repair=self.repair)
 
     def check_writable(self) -> None:
-        """Publish, fail to overwrite and remove a small file.
+        """Publish, fail to overwrite and remove a small file; take and give back a lock.
 
         Raises:
-            DesaError: read-only, full, forbidden, unreachable, no hard links, or the first of two writers does not win.
+            DesaError: read-only, full, forbidden, unreachable, no hard links or locks, or the first of two writers does
+                not win.
         """
+        if self.files.local is not None:
+            check_locks(STAGE, self.files.local)
         probe = f"probe-{uuid4().hex}"
         self.files.publish(probe, b"first")
         try:
@@ -59,19 +59,9 @@ class Store:
         mend = "use a server that honours conditional puts (If-None-Match: *), or a shared folder"
         raise DesaError("a second writer overwrites what the first wrote", where=self.files.shown, mend=mend)
 
-    @contextmanager
-    def exclusive(self, key: Key) -> Iterator[None]:
-        """One process of a local file system at a time decides what is out of date and fixes the layout of this key.
-
-        An object store has no such lock; there, runs at once are safe as long as none finds a stage out of date.
-        """
-        if self.files.local is None:
-            yield
-            return
-        folder = self.files.local / ".locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f"{key.stage}-{key.short}"):
-            yield
+    def exclusive(self, key: Key) -> AbstractContextManager[None]:
+        """One process at a time decides what of this key is out of date, and fixes its layout (`exclusive.py`)."""
+        return exclusive(self.files, key)
 
     def find(self, stage: str, digest: str) -> Entry | None:
         """The artifact of this stage whose key has this digest, or None."""
@@ -112,8 +102,10 @@ class Artifact:
 
     def exists(self) -> bool:
         """Whether it is complete. With `repair`, damaged parts are found and dropped first, and named in `repaired`."""
-        if self.repair:
-            self._mend()
+        if self.repair and not holding() and self.damage():
+            # Looked at again under the lock: another run may have dropped it, or written it anew, in between.
+            with exclusive(self._files, self.key):
+                self._mend()
         return self._manifest() is not None
 
     def manifest(self) -> dict[str, Any]:

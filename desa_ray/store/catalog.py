@@ -9,6 +9,7 @@ from desa_ray.errors import DesaError
 from desa_ray.store.files import Files
 from desa_ray.store.keys import STAGE, Key
 from desa_ray.store.sealed import unseal
+from desa_ray.store.shapes import ManifestShape, checked
 
 SHORT = re.compile(r"[0-9a-f]{12}")
 
@@ -53,8 +54,8 @@ def manifests(files: Files, stage: str) -> Iterator[dict[str, Any]]:
         data = files.read_bytes(f"{stage}/{short}/manifest.json")
         if data is not None:
             try:
-                yield unseal(data)
-            except ValueError:
+                yield _manifest(data, stage, short)[0]
+            except (ValueError, DesaError):
                 continue
 
 
@@ -68,8 +69,17 @@ def entry(files: Files, stage: str, short: str) -> Entry | None:
     manifest = files.read_bytes(f"{folder}/manifest.json")
     if manifest is not None:
         try:
-            key = Key(**unseal(manifest)["key"])
+            _, key = _manifest(manifest, stage, short)
         except (ValueError, DesaError) as error:
             problem = f"{files.where(folder)}/manifest.json is damaged: {error}"
     size, newest = sum(stat.bytes for stat in stats), max(stat.modified for stat in stats)
     return Entry(stage, short, key, size, newest, problem)
+
+
+def _manifest(data: bytes, stage: str, short: str) -> tuple[dict[str, Any], Key]:
+    """A manifest and its key. Raises ValueError or DesaError where it is damaged, or belongs to another place."""
+    document = checked(unseal(data), ManifestShape)
+    key = Key(**document["key"])
+    if (key.stage, key.short) != (stage, short):
+        raise ValueError(f"its key belongs into {key.stage}/{key.short}")
+    return document, key

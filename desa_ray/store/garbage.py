@@ -71,7 +71,7 @@ def judged(store: Store, roots: Iterable[str], older_than_s: float, *, texts: bo
             verdicts.append(Verdict(own, False, "runs use it"))
         elif digest in written:
             verdicts.append(Verdict(own, False, "generated text and its queries"))
-        elif now - own.last_use < older_than_s:
+        elif max(0.0, now - own.last_use) < older_than_s:  # a time to come is the clock's fault: as good as now
             verdicts.append(Verdict(own, False, "changed lately"))
         else:
             verdicts.append(Verdict(own, True, "no run uses it" if own.complete else "unfinished"))
@@ -111,7 +111,7 @@ def _records(store: Store, found: Sequence[Entry], kept: set[str]) -> set[str]:
     records = set()
     for own in found:
         if own.key and own.stage in ("collection", "selection"):
-            tables = store.artifact(own.key).manifest()["meta"]["tables"]
+            tables = store.artifact(own.key).manifest()["meta"].get("tables", {})
             if any(Key(table, 1, {"content": content}, {}).digest in kept for table, content in tables.items()):
                 records.add(own.key.digest)
     return records

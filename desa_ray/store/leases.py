@@ -5,6 +5,7 @@ the owner's own machine (same boot, same process namespace) the process decides 
 heartbeat older than `STALE_S` means that the owner died. Clocks of machines that share a store must agree within that.
 
 A sweep takes its lease before it looks at what is stored, without keys, and names them (`refer`) when its plan stands.
+What killed sweeps left is swept when the next one takes its lease.
 """
 
 import os
@@ -15,17 +16,20 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cache
-from pathlib import Path
+from threading import RLock
 from typing import Self
 from uuid import uuid4
 
 from desa_ray.errors import DesaError
+from desa_ray.locks import LEASE, inside
+from desa_ray.proc import process, runs, system
 from desa_ray.store.files import LEASES, Files, NameTakenError
 from desa_ray.store.keys import DIGEST
 from desa_ray.store.sealed import seal, unseal
+from desa_ray.store.shapes import LeaseShape, checked
 
 BEAT_S, STALE_S = 15.0, 180.0
+GONE_S = 86_400.0  # after which a lease of another machine is swept
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
@@ -55,10 +59,22 @@ class Holder:
     @property
     def live(self) -> bool:
         """Whether the owner is at work, as far as this machine can know."""
-        system, _, _ = self.process.rpartition("/")
-        if system and system == _system():
+        system_id, _, _ = self.process.rpartition("/")
+        if system_id and system_id == system():
             return self.process == _process(self.pid)
-        return time.time() - self.heartbeat < STALE_S
+        return self.silent_s < STALE_S
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the last heartbeat, as far as clocks agree."""
+        return time.time() - self.heartbeat
+
+    @property
+    def gone(self) -> bool:
+        """Whether nobody can come back for it: its process is dead, or its machine was silent for a day."""
+        system_id, _, _ = self.process.rpartition("/")
+        known = bool(system_id) and system_id == system()
+        return not self.live and (known or self.silent_s > GONE_S)
 
     def __str__(self) -> str:
         return f"{self.owner} (process {self.pid} on {self.host})"
@@ -74,6 +90,25 @@ def holders(files: Files) -> list[Holder]:
     return [holder for name in names if (holder := _read(files, name))]
 
 
+def sweep_leases(files: Files) -> list[str]:
+    """Remove the leases of dead sweeps and half-written ones; returns their names. Damaged ones are left."""
+    swept = []
+    for name in files.list(LEASES):
+        owner = name.removesuffix(".json")
+        try:
+            holder = _read(files, owner) if name.endswith(".json") else None
+        except DesaError:
+            continue
+        if holder is not None and holder.gone:
+            files.delete(_name(owner))
+            swept.append(name)
+    for name, stat in files.list(LEASES, leftovers=True).items():
+        if time.time() - stat.modified > GONE_S:
+            files.delete(f"{LEASES}/{name}")
+            swept.append(name)
+    return swept
+
+
 class Lease:
     """A held lease. Use it as a context manager: a thread beats while the block runs, the end releases it.
 
@@ -82,12 +117,12 @@ class Lease:
 
     def __init__(self, files: Files, holder: Holder):
         self._files, self._holder = files, holder
-        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._lock, self._ended = RLock(), threading.Event()
         self.failure: DesaError | None = None
 
     @classmethod
     def acquire(cls, files: Files, owner: str, keys: Iterable[str] | None = None) -> Self:
-        """Take the lease `owner`; a stale one of that name is taken over.
+        """Take the lease `owner`; a stale one of that name is taken over, those of dead sweeps are removed.
 
         Args:
             owner: the sweep's id: letters, digits, `_` and `-`.
@@ -98,6 +133,7 @@ class Lease:
             DesaError: a live process holds it.
         """
         assert OWNER.fullmatch(owner), owner
+        sweep_leases(files)
         now = time.time()
         holder = Holder(
             owner, socket.gethostname(), os.getpid(), _process(os.getpid()) or "", uuid4().hex, now, now, _digests(keys)
@@ -115,7 +151,7 @@ class Lease:
 
     def refer(self, keys: Iterable[str]) -> None:
         """Name further artifacts in use, and beat."""
-        with self._lock:
+        with inside(LEASE, self._lock):
             merged = {*(self._holder.keys or ()), *(_digests(keys) or ())}
             self._holder = replace(self._holder, keys=tuple(sorted(merged)))
         self.beat()
@@ -126,7 +162,7 @@ class Lease:
         Raises:
             DesaError: another process took the lease over (this one was away for too long), or it was removed.
         """
-        with self._lock:
+        with inside(LEASE, self._lock):
             if not self._own():
                 what = "this process was away for so long that its lease was taken over or removed"
                 raise DesaError(what, where=self._holder.owner, mend="rerun: what is stored stays stored")
@@ -136,7 +172,7 @@ class Lease:
     def release(self) -> None:
         """Give the lease back; one that another process took over is left to it."""
         self._ended.set()
-        with self._lock:
+        with inside(LEASE, self._lock):
             if self._own():
                 self._files.delete(_name(self._holder.owner))
 
@@ -178,28 +214,27 @@ def _read(files: Files, owner: str) -> Holder | None:
     if data is None:
         return None
     try:
-        fields = unseal(data)
+        fields = checked(unseal(data), LeaseShape)
         keys = fields.pop("keys")
-        return Holder(**fields, keys=None if keys is None else tuple(keys))
-    except (ValueError, TypeError, KeyError) as error:
+        holder = Holder(**fields, keys=None if keys is None else tuple(keys))
+        if holder.owner != owner:
+            raise ValueError("it names another owner")
+        return _by_file_time(files, holder)
+    except ValueError as error:
         mend = "make sure that no sweep is running on this store, then delete the file"
         raise DesaError(f"the lease is damaged: {error}", where=files.where(_name(owner)), mend=mend) from error
 
 
-@cache
-def _system() -> str:
-    """Boot and process namespace of this machine, within which process numbers hold; empty where unknown."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return ""
+def _by_file_time(files: Files, holder: Holder) -> Holder:
+    """A heartbeat far ahead of this clock says nothing: then the time of the file decides."""
+    now = time.time()
+    if holder.heartbeat <= now + STALE_S:
+        return holder
+    stat = files.list(LEASES).get(f"{holder.owner}.json")
+    return holder if stat is None else replace(holder, heartbeat=min(now, stat.modified))
 
 
 def _process(pid: int) -> str | None:
-    """A running process beyond doubt: `_system` and its start time in clock ticks; None where there is none."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if state in "ZX" else f"{_system()}/{fields[18]}"
+    """A running process beyond doubt: `system` and its start time in clock ticks; None where there is none."""
+    found = process(pid)
+    return None if found is None or not runs(found) else f"{system()}/{found.started}"

@@ -7,16 +7,20 @@ also on object stores: whoever publishes the sidecar first has written the part,
 
 import re
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.store.files import Content, Files, NameTakenError
 from desa_ray.store.keys import Key
 from desa_ray.store.sealed import seal, unseal
+from desa_ray.store.shapes import ManifestShape, SidecarShape, StoredLayoutShape, Told, checked
 from desa_ray.types import canonical_json
 
 PART = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})((?:\.(?!json$)[A-Za-z0-9]{1,16})?)")
 SIDECAR = ".json"
+MANIFEST, LAYOUT = "manifest.json", "layout.json"
+SHAPES = {MANIFEST: ManifestShape, LAYOUT: StoredLayoutShape}
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,27 @@ class Ledger:
         """A sealed document of this folder, or None where there is none.
 
         Raises:
-            CorruptArtifact: it is cut short or was changed.
+            CorruptArtifact: it is cut short, was changed, holds other things than such a document does, or belongs
+                into another folder.
             DesaError: its `key` is not `key`: the folder belongs to a key with the same first digits.
         """
         data = self.files.read_bytes(f"{self.folder}/{name}")
         if data is None:
             return None
+        corrupt = partial(self.files.corrupt, f"{self.folder}/{name}")
         try:
-            document = unseal(data)
+            document = checked(unseal(data), SHAPES.get(name, SidecarShape))
         except ValueError as error:
-            raise self.files.corrupt(f"{self.folder}/{name}", f"is damaged: {error}") from error
+            raise corrupt(f"is damaged: {error}") from error
         if canonical_json(document["key"]) != canonical_json(key):
+            found = Key(**document["key"]).digest if name == MANIFEST else document["key"]
+            if found[:12] != self.key.short:
+                raise corrupt(f"is damaged: its key {found[:12]} is not that of its folder")
             what = f"belongs to another key than {self.key.digest}, with the same first digits"
             raise DesaError(what, where=self.where(name), mend="set another store.root for one of the two")
+        if name == MANIFEST:
+            told = {field: Told(document[field] or {}, field, corrupt("")) for field in ("counts", "layout", "meta")}
+            return document | {field: value for field, value in told.items() if document[field] is not None}
         return document
 
     def sidecar(self, name: str) -> PartInfo | None:
@@ -75,7 +87,10 @@ class Ledger:
             fields = self.read(name + SIDECAR, self.key.digest)
         except CorruptArtifact:
             return None
-        return None if fields is None else PartInfo(**{name: fields[name] for name in fields if name != "key"})
+        if fields is None or fields.pop("name") != name:
+            return None
+        del fields["key"]
+        return PartInfo(name, **fields)
 
     def part(self, name: str) -> PartInfo | None:
         """The part if it counts."""

@@ -22,7 +22,11 @@ def unseal(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the bytes are cut short, or any value in them was changed.
     """
-    document = json.loads(data.decode())
-    if not isinstance(document, dict) or document.pop(SEAL, None) != sha256_json(document):
+    try:
+        document = json.loads(data.decode())
+        whole = isinstance(document, dict) and document.pop(SEAL, None) == sha256_json(document)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not whole:
         raise ValueError("its content does not match its seal")
     return document

@@ -1,7 +1,6 @@
 """Reads finished runs back: the artifacts of a run, or of the children of a parent run."""
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
 from desa_ray.http_failures import one_line
+from desa_ray.places import home
 from desa_ray.tracking.failures import Nonsense, answers
 from desa_ray.tracking.last import last_uri
 from desa_ray.tracking.opening import open_client
@@ -24,7 +24,7 @@ PAGE = 500
 
 def default_uri() -> str:
     """The store that the last run in `$DESA_HOME` (else `.desa`) logged to."""
-    return last_uri(Path(os.environ.get("DESA_HOME") or ".desa"))
+    return last_uri(home())
 
 
 @contextmanager

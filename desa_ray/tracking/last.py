@@ -26,7 +26,7 @@ def last_uri(home: Path) -> str:
         raise DesaError(
             f"cannot be read: {error.strerror or error}", where=str(file), mend="mend or delete it"
         ) from None
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         mend = "delete it: the next run writes it anew; or name the store with tracking.uri"
         raise DesaError("is damaged: not the JSON that a run writes", where=str(file), mend=mend) from None
     return uri

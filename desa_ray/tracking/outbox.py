@@ -7,8 +7,9 @@
                                          lock            held by the sweep while it lives
 
 A document is removed once MLflow has all of it; sending is repeatable (`delivery.py`), so a process killed between
-the two loses and doubles nothing. A folder whose lock is free belongs to a sweep that is dead or done: the next run,
-`desa sync` or the sweep's own watchdog sends what it holds, and marks its runs KILLED where it never said `end`.
+the two loses and doubles nothing. Threads of one process take turns. A folder whose lock is free belongs to a sweep
+that is dead or done: the next run, `desa sync` or the sweep's own watchdog sends what it holds, and marks its runs
+KILLED where it never said `end`.
 """
 
 import hashlib
@@ -20,17 +21,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 from mlflow.exceptions import MlflowException
 
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, Problems
+from desa_ray.locks import ENTRIES, OUTBOX, SENDING, inside, tried
 from desa_ray.tracking.delivery import Delivery
+from desa_ray.tracking.entry_shapes import ENTRY as ENTRY_SHAPE
+from desa_ray.tracking.entry_shapes import TARGET, check_artifacts, read_json
 from desa_ray.tracking.failures import told
 from desa_ray.tracking.runs import Tracker, tracker_lock
 
 RETRY_S = 30.0
+DAY_NS = 86_400 * 10**9
 ENTRY = "{:05d}.json"
 
 
@@ -46,28 +52,33 @@ class Target:
 
 
 class Outbox:
-    """The documents of one sweep on their way to MLflow."""
+    """The documents of one sweep on their way to MLflow. Any thread may put and send: an interrupt ends the log while
+    another thread still logs a cell.
+    """
 
-    def __init__(self, folder: Path, target: Target):
+    def __init__(self, folder: Path, target: Target, lock: FileLock):
         self.folder, self.target = folder, target
         self.number = 0
         self.delivery: Delivery | None = None
         self.repeats = False  # whether something may have been sent before, without an answer
+        self.sent: dict[int, str] = {}
         self.refusals: dict[int, str] = {}
         self.trouble: str | None = None
         self.quiet_until = 0.0
-        self.lock = FileLock(folder / "lock", thread_local=False)  # taken by one thread, let go by another
+        self.lock = lock
+        self.closed = False
+        self._entries, self._sending = RLock(), RLock()
 
     @classmethod
     def create(cls, root: Path, target: Target) -> "Outbox":
         """A new outbox below `root`, locked by this process."""
         folder = address_folder(root, target.uri) / f"{target.sweep[:12]}-{target.attempt}"
-        outbox = cls(folder, target)
         with kept_on_disk(folder):
             folder.mkdir(parents=True)
-            outbox.lock.acquire(blocking=False)
+            lock = tried(OUTBOX, folder / "lock")
+            assert lock is not None, folder  # its name is new
             _write(folder / "target.json", asdict(target))
-        return outbox
+        return cls(folder, target, lock)
 
     def put(self, document: Mapping[str, Any], artifacts: Sequence[Path] = (), *, linked: bool = False) -> int:
         """Write a document and copies of its artifacts; returns its number. From here on it cannot be lost.
@@ -79,9 +90,16 @@ class Outbox:
                 from `keep`.
 
         Raises:
-            DesaError: the disk cannot hold it; nothing of it is left there.
+            DesaError: the disk cannot hold it; nothing of it is left there. Or the log was ended by another thread.
         """
-        number, self.number = self.number, self.number + 1
+        with inside(ENTRIES, self._entries):
+            if self.closed:
+                raise DesaError("the log of this sweep was ended before", where=str(self.folder), mend="rerun")
+            number, self.number = self.number, self.number + 1
+            self._put(number, document, artifacts, linked=linked)
+        return number
+
+    def _put(self, number: int, document: Mapping[str, Any], artifacts: Sequence[Path], *, linked: bool) -> None:
         place = self.folder / f"{number:05d}"
         try:
             with kept_on_disk(self.folder):
@@ -93,7 +111,6 @@ class Outbox:
         except DesaError:
             shutil.rmtree(place, ignore_errors=True)
             raise
-        return number
 
     def keep(self, number: int) -> None:
         """Make copies of what a document that was not sent has links to: who edits the files must not edit the log.
@@ -101,28 +118,45 @@ class Outbox:
         Raises:
             DesaError: the disk cannot hold them.
         """
+        place = self.folder / f"{number:05d}"
         with kept_on_disk(self.folder):
-            for path in (self.folder / f"{number:05d}").glob("*"):
-                if path.stat().st_nlink > 1:
-                    copy = path.with_name(f".{path.name}")
-                    shutil.copyfile(path, copy)
-                    copy.replace(path)
+            for path in list(place.glob("[!.]*")):
+                copy = path.with_name(f".{path.name}")
+                try:
+                    if path.stat().st_nlink > 1:
+                        shutil.copyfile(path, copy)
+                        copy.replace(path)
+                except FileNotFoundError:
+                    if number in self.waiting():
+                        raise
+                    shutil.rmtree(place, ignore_errors=True)  # another thread sent it meanwhile
 
     def waiting(self) -> list[int]:
         """Numbers of the documents that are not sent yet, in order."""
         return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.json"))
 
     def send(self, connect: Callable[[], Tracker], *, now: bool = False) -> dict[int, str]:
-        """Send what waits, in order, until something fails; returns the run id of each document sent.
+        """Send what waits, in order, until something fails; returns the run id of each document sent by this call.
 
         After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed last. A document
-        that MLflow refuses for what it holds is set aside as `.refused`, and `refusals` says why; the rest goes on.
+        that MLflow refuses for what it holds, or that is damaged, is set aside as `.refused`, and `refusals` says why;
+        the rest goes on. Of several threads one sends, the others wait for it; `sent` has what all of them sent.
         """
+        with inside(SENDING, self._sending):
+            return self._send(connect, now=now)
+
+    def _send(self, connect: Callable[[], Tracker], *, now: bool) -> dict[int, str]:
         sent: dict[int, str] = {}
         if not now and time.monotonic() < self.quiet_until:
             return sent
         for number in self.waiting():
-            document = json.loads((self.folder / ENTRY.format(number)).read_text(encoding="utf-8"))
+            try:
+                document = read_json(self.folder / ENTRY.format(number), ENTRY_SHAPE)
+                check_artifacts(document, self.folder / f"{number:05d}")
+            except (OSError, ValueError) as error:
+                self.refusals[number] = f"log entry {number} is damaged: {error}"
+                self._set_aside(number, self.refusals[number])
+                continue
             try:
                 with tracker_lock(self.target.uri, Path(self.target.artifacts)):
                     if self.delivery is None:
@@ -141,6 +175,7 @@ class Outbox:
                 self.quiet_until = time.monotonic() + RETRY_S
                 return sent
             self.trouble = None
+            self.sent[number] = sent[number]
             self._remove(number)
         return sent
 
@@ -157,11 +192,15 @@ class Outbox:
 
     def close(self) -> None:
         """Let go; an outbox of an ended sweep from which everything was sent is removed."""
-        if self.ended() and not self.waiting() and not self.refused():
-            shutil.rmtree(self.folder)
-            with suppress(OSError):  # others have theirs there
-                self.folder.parent.rmdir()
-        self.lock.release()
+        try:
+            with inside(ENTRIES, self._entries), inside(SENDING, self._sending):
+                self.closed = True
+                if self.ended() and not self.waiting() and not self.refused():
+                    shutil.rmtree(self.folder)
+                    with suppress(OSError):  # others have theirs there
+                        self.folder.parent.rmdir()
+        finally:
+            self.lock.release()
 
     def _set_aside(self, number: int, why: str) -> None:
         entry = self.folder / ENTRY.format(number)
@@ -180,12 +219,24 @@ def address_folder(root: Path, uri: str) -> Path:
 
 
 def left_behind(root: Path, uri: str | None = None) -> Iterator[Outbox]:
-    """The outboxes of dead or ended sweeps, oldest first, each locked while it is looked at."""
-    found = root.glob("*/*/target.json") if uri is None else address_folder(root, uri).glob("*/target.json")
-    for path in sorted(found, key=lambda path: path.stat().st_mtime_ns):
-        with _taken(path.parent) as outbox:
-            if outbox is not None:
-                yield outbox
+    """The outboxes of dead or ended sweeps, oldest first, each locked while it is looked at.
+
+    Raises:
+        DesaError: after all others, those of which nobody can tell where they go.
+    """
+    folders = root.glob("*/*") if uri is None else address_folder(root, uri).glob("*")
+    damaged = []
+    for folder in sorted(folders, key=_modified):
+        if not (folder / "target.json").exists() and time.time_ns() - _modified(folder) < DAY_NS:
+            continue  # being made just now
+        try:
+            with _taken(folder) as outbox:
+                if outbox is not None:
+                    yield outbox
+        except _DamagedTargetError as error:
+            damaged.append(error)
+    if damaged:
+        raise damaged[0] if len(damaged) == 1 else Problems(damaged)
 
 
 def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
@@ -216,24 +267,58 @@ def finish(folder: Path) -> None:
 @contextmanager
 def _taken(folder: Path) -> Iterator[Outbox | None]:
     """The outbox in a folder if its lock is free and it is still there, else None."""
-    lock = FileLock(folder / "lock")
-    try:
-        lock.acquire(blocking=False)
-    except (Timeout, OSError):
+    if not folder.is_dir():
+        yield None
+        return
+    lock = tried(OUTBOX, folder / "lock")
+    if lock is None:
         yield None
         return
     try:
-        fields = json.loads((folder / "target.json").read_text(encoding="utf-8"))
-    except OSError:  # removed in between
-        lock.release()
+        fields = read_json(folder / "target.json", TARGET)
+    except (OSError, ValueError) as error:
+        try:
+            if isinstance(error, FileNotFoundError):  # removed in between, or its driver was killed before it wrote it
+                _remove_unborn(folder)
+                fields = None
+            else:
+                waiting = len(list(folder.glob("[0-9]*.json")))
+                why = getattr(error, "strerror", None) or error
+                raise _DamagedTargetError(
+                    f"is damaged: {why}; {waiting} log entries beside it cannot be sent",
+                    where=str(folder / "target.json"),
+                    mend=f"move {folder} away: the output folders of its runs have the same results",
+                ) from None
+        finally:
+            lock.release()
+    if fields is None:
         yield None
         return
-    outbox = Outbox(folder, Target(**fields))
-    outbox.lock, outbox.repeats = lock, True
+    outbox = Outbox(folder, Target(**fields), lock)
+    outbox.repeats = True
     try:
         yield outbox
     finally:
         outbox.close()
+
+
+class _DamagedTargetError(DesaError):
+    """Nobody can tell where the entries of an outbox go."""
+
+
+def _remove_unborn(folder: Path) -> None:
+    """Remove a folder without target.json that holds no entries either."""
+    with suppress(OSError):
+        if not any(path.name[:1].isdigit() for path in folder.iterdir()):
+            shutil.rmtree(folder)
+
+
+def _modified(path: Path) -> int:
+    """Time of change; 0 for what another process removed meanwhile."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _take(path: Path, place: Path, *, linked: bool) -> None:

@@ -1,22 +1,21 @@
 """A connection to an MLflow tracking store, checked when made. Only the driver has one."""
 
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-
-from filelock import FileLock
 
 from desa_ray.errors import DesaError
 from desa_ray.http_failures import one_line
+from desa_ray.locks import TRACKING, held
 from desa_ray.tracking.failures import LATER, Nonsense, answers
 from desa_ray.tracking.opening import artifact_folder, open_client
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are not news
 
-LOCK_TIMEOUT_S = 300.0
 ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}", re.ASCII)
 
 
@@ -25,12 +24,15 @@ def tracker_lock(uri: str, artifacts: Path) -> Iterator[None]:
     """One process of this machine at a time: MLflow migrates a new database, and looks before it makes, unguarded.
 
     The lock of a sqlite store lies beside its file, so that it holds for every home that uses it.
+
+    Raises:
+        DesaError: another process had it for too long, or this file system gives no locks.
     """
     path = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else artifacts
-    with ExitStack() as stack:
-        # A place where no lock can be made takes no database either: opening it says so.
-        with suppress(OSError, NotImplementedError):
-            stack.enter_context(FileLock(path.with_name(f".{path.name}.lock"), timeout=LOCK_TIMEOUT_S))
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        yield  # a place that takes no lock takes no database either: opening it says so
+        return
+    with held(TRACKING, path.with_name(f".{path.name}.lock")):
         yield
 
 

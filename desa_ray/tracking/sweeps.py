@@ -54,7 +54,6 @@ class SweepLog:
 
     def __init__(self, run: SweepRun, *, uri: str, home: Path, offline: bool = False, sample_s: float = 10.0):
         self.run, self.offline = run, offline
-        self.runs: dict[str, str] = {}
         artifacts = home / "mlartifacts"
         with kept_on_disk(home):
             home.mkdir(parents=True, exist_ok=True)
@@ -68,7 +67,6 @@ class SweepLog:
         attempt = uuid4().hex[:12]
         target = Target(uri, str(artifacts), run.experiment, run.sweep, attempt)
         self.outbox = Outbox.create(root, target)
-        self._cells: dict[int, str] = {}
         self.watchdog = Watchdog(self.outbox.folder) if run.parent else None
         self.sampler = SystemSampler(sample_s) if run.parent and sample_s else None
         if run.parent:
@@ -91,13 +89,12 @@ class SweepLog:
         """
         document = {**cell_document(cell), "child": self.run.parent}
         number = self.outbox.put(document, cell.artifacts, linked=not self.offline)
-        self._cells[number] = cell.cell
         self._sample()
         self._send()
         self.outbox.keep(number)
         if number in self.outbox.refusals:
             raise DesaError(self.outbox.refusals.pop(number))
-        return self.runs.get(cell.cell)
+        return self.outbox.sent.get(number)
 
     def end(self, status: str, metrics: Mapping[str, float], errors: Sequence[str], artifacts: Sequence[Path]) -> None:
         """Close the sweep as FINISHED, FAILED or KILLED; what cannot be sent now stays in the outbox.
@@ -140,8 +137,5 @@ class SweepLog:
             self.outbox.put({"kind": "metrics", "metrics": taken})
 
     def _send(self, *, now: bool = False) -> None:
-        if self.offline:
-            return
-        for number, run_id in self.outbox.send(self._connect, now=now).items():
-            if number in self._cells:
-                self.runs[self._cells[number]] = run_id
+        if not self.offline:
+            self.outbox.send(self._connect, now=now)

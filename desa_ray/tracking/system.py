@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import suppress
+from threading import RLock
 
 from mlflow.system_metrics.metrics.base_metrics_monitor import BaseMetricsMonitor
 from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
@@ -10,7 +11,10 @@ from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
 from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
 from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 
+from desa_ray.locks import SAMPLES, inside
+
 Sample = tuple[str, float, int, int]
+STOP_S = 10.0  # for a driver's answer; the thread ends with the process at the latest
 
 
 class SystemSampler:
@@ -22,19 +26,19 @@ class SystemSampler:
         with suppress(Exception):  # no NVIDIA driver, or no pynvml: there is nothing to sample
             self._monitors.append(GPUMonitor())
         self._taken: list[Sample] = []
-        self._lock, self._stop, self._step = threading.Lock(), threading.Event(), 0
+        self._lock, self._stop, self._step = RLock(), threading.Event(), 0
         self._thread = threading.Thread(target=self._run, name="desa-system-metrics", daemon=True)
         self._thread.start()
 
     def take(self) -> list[Sample]:
         """The samples since the last call: (name, value, Unix time in ms, step)."""
-        with self._lock:
+        with inside(SAMPLES, self._lock):
             taken, self._taken = self._taken, []
         return taken
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     def _run(self) -> None:
         while True:
@@ -43,7 +47,7 @@ class SystemSampler:
                 monitor.collect_metrics()
                 values = monitor.aggregate_metrics() or {}
                 monitor.clear_metrics()
-                with self._lock:
+                with inside(SAMPLES, self._lock):
                     self._taken += [(f"system/{name}", float(v), time_ms, self._step) for name, v in values.items()]
             self._step += 1
             if self._stop.wait(self.every_s):

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 DISMISSED = b"done"
+DISMISS_S = 60.0
 
 
 class Watchdog:
@@ -24,7 +25,11 @@ class Watchdog:
 
     def dismiss(self) -> None:
         """End it: the sweep has said everything itself."""
-        self._process.communicate(DISMISSED)
+        try:
+            self._process.communicate(DISMISSED, timeout=DISMISS_S)
+        except subprocess.TimeoutExpired:  # a machine too busy to start an interpreter
+            self._process.kill()
+            self._process.wait()
 
 
 def watch(outbox: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from desa_ray.config import ClusterConfig, FusionConfig, RunConfig, checked
 from desa_ray.errors import Problems, choices
-from jobs.app import IN_USE
+from jobs.claims import IN_USE
 from jobs.composition import ordered
 from jobs.help import help_text
 from tests.desa_fixtures import dataset

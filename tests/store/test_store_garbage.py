@@ -11,6 +11,7 @@ from desa_ray.store.artifacts import Store
 from desa_ray.store.garbage import judged, sweep_out
 from desa_ray.store.keys import Key
 from desa_ray.store.leases import Lease
+from jobs import store as command
 
 CONTENT = "ab" * 32
 CORPUS = Key("corpus", 1, {"content": CONTENT}, {})
@@ -126,3 +127,35 @@ def test_what_killed_writers_left_goes_with_its_folder(store):
     aged(store)
     gone(store, FUSION)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("older_than_s", "kept"), [(86_400, True), (0, False)])
+def test_a_time_ahead_of_the_clock_counts_as_now(store, older_than_s, kept):
+    """After a jump of the clock: such an artifact is neither older than a day, nor kept whatever the limit says."""
+    aged(store, days=-400)
+    removed = gone(store, FUSION, older_than_s=older_than_s)
+    assert (removed == set()) == kept
+
+
+def test_list_tells_times_that_no_calendar_has(store, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("DESA_HOME", str(tmp_path))
+    assert [command._when(moment) for moment in (1e13, -1e13, 1e300)] == ["unknown"] * 3
+    aged(store, days=-400)
+    assert command.main(["list", "--no-runs"]) == 0
+    assert "ahead of this clock" in capsys.readouterr().out
+
+
+BAD = {"cut": b'{"key": "' + b"a" * 64, "not UTF-8": b'{"key": "\xff"}', "deep": b"[" * 100_000, "empty": b""}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD)
+def test_gc_refuses_where_what_a_file_refers_to_is_unknown(store, monkeypatch, capsys, tmp_path, data):
+    monkeypatch.setenv("DESA_HOME", str(tmp_path))
+    outputs, entry = tmp_path / "out" / "manifest.json", tmp_path / "outbox" / "a" / "b" / "00001.json"
+    for file, arguments in ((outputs, ["--keep", str(outputs.parent)]), (entry, [])):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+        with pytest.raises(DesaError, match="is damaged, so what it refers to is unknown") as told:
+            command.main(["gc", *arguments])
+        assert told.value.where == str(file)
+        file.unlink()

@@ -114,3 +114,73 @@ def test_a_damaged_lease_is_named(files):
     files.overwrite(".leases/sweep.json", b"{")
     with pytest.raises(DesaError, match=r"\.leases/sweep\.json: the lease is damaged"):
         holders(files)
+
+
+def lease_file(files: Files, name: str, **changes) -> None:
+    """A lease as another process wrote it, with some fields changed."""
+    Lease.acquire(files, name, KEYS)
+    holder = replace(next(found for found in holders(files) if found.owner == name), token="other")
+    files.overwrite(f".leases/{name}.json", seal(asdict(holder) | changes))
+
+
+def test_the_next_sweep_removes_what_dead_ones_left_and_nothing_else(files):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    gone = leases.GONE_S + 60
+    with Lease.acquire(files, "living"):
+        own = next(holder for holder in holders(files) if holder.owner == "living")
+        lease_file(files, "away", process="", heartbeat=time.time() - leases.STALE_S - 60)
+        lease_file(files, "lost", process="", heartbeat=time.time() - gone)
+        lease_file(files, "killed", pid=dead.pid)
+        files.overwrite(".leases/damaged.json", b"{")
+        assert Lease.acquire(files, "next").failure is None
+        left = {name.removesuffix(".json") for name in files.list(".leases")}
+        assert left == {"living", "away", "damaged", "next"}
+        assert (own.gone, own.live) == (False, True)
+
+
+def test_a_lease_that_a_killed_driver_left_goes_with_the_next_run(tmp_path):
+    files = Files(tmp_path / "store")
+    with subprocess.Popen([sys.executable, "-c", OTHER, files.root], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        half = tmp_path / "store" / ".leases" / ".tmp-killed"
+        half.write_bytes(b"{")
+        Lease.acquire(files, "while-it-runs").release()
+        assert [holder.owner for holder in holders(files)] == ["sweep"]
+        process.kill()
+        process.wait()
+    os.utime(half, (0, time.time() - leases.GONE_S - 60))
+    with Lease.acquire(files, "next"):
+        assert [path.name for path in (tmp_path / "store" / ".leases").iterdir()] == ["next.json"]
+
+
+@pytest.mark.parametrize(("silent_s", "live"), [(0, True), (leases.STALE_S + 60, False)])
+def test_a_heartbeat_of_a_clock_far_ahead_leaves_it_to_the_file_s_time(tmp_path, silent_s, live):
+    files = Files(tmp_path / "store")
+    lease_file(files, "ahead", process="", heartbeat=time.time() + 10 * leases.GONE_S)
+    file = tmp_path / "store" / ".leases" / "ahead.json"
+    os.utime(file, (0, time.time() - silent_s))
+    assert holders(files)[0].live == live
+
+
+BROKEN = {
+    "empty": b"",
+    "cut": b'{"owner": "sweep"',
+    "not UTF-8": b'{"owner": "\xff"}',
+    "nested": b"[" * 100_000,
+    "a list": seal({"a": 1}).replace(b"{", b"[").replace(b"}", b"]"),
+}
+WRONG = {"pid": "12", "heartbeat": "now", "keys": "all", "started": None, "host": 1, "process": [], "owner": "other"}
+
+
+@pytest.mark.parametrize("name", [*BROKEN, *WRONG])
+def test_a_lease_that_makes_no_sense_is_named_and_blocks_no_run(files, name):
+    lease_file(files, "sweep", **({name: WRONG[name]} if name in WRONG else {}))
+    if name in BROKEN:
+        files.overwrite(".leases/sweep.json", BROKEN[name])
+    with pytest.raises(DesaError, match=r"\.leases/sweep\.json: the lease is damaged") as told:
+        holders(files)
+    assert "delete the file" in told.value.mend
+    with Lease.acquire(files, "run"):
+        assert "sweep.json" in files.list(".leases")

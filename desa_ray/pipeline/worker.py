@@ -1,0 +1,26 @@
+"""A worker: an engine and the shards it computes, in the driver, in a child process or as an actor."""
+
+from typing import Any
+
+from desa_ray.error_boundary import error_boundary
+from desa_ray.pipeline.stage import Pool, Task
+from desa_ray.store.artifacts import Store
+
+
+class Worker:
+    """An engine, loaded once by the first task (so that its error is that task's), and the store it works on."""
+
+    def __init__(self, pool: Pool, store_root: str):
+        self.pool, self.store = pool, Store(store_root)
+        self.engine: Any = None
+
+    def load(self) -> None:
+        """Load the engine, if that was not done yet."""
+        if self.engine is None:
+            self.engine = self.pool.factory()
+
+    def run(self, task: Task) -> None:
+        """Compute one shard; whatever goes wrong is an error for the user, also beyond this process."""
+        with error_boundary(str(task)):
+            self.load()
+            task.stage.work.run(self.engine, task.stage, task.shard)

@@ -1,0 +1,85 @@
+"""Where this user's own files lie: the home, and a private folder for what one machine's processes share.
+
+Names in a folder that everybody may write to, such as /tmp, can be taken by somebody else first, as a link or with
+other contents. So nothing of the platform has a fixed name there: what processes of one user on one machine share lies
+in the user's runtime folder, or in the home where there is none.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from desa_ray.errors import DesaError
+
+RUNTIME = "XDG_RUNTIME_DIR"
+NAME = "desa-ray"
+
+
+def working_folder() -> Path:
+    """The folder that this process works in. Raises DesaError where it was removed."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        what = f"the current folder is gone: {error.strerror}"
+        raise DesaError(what, where=os.environ.get("PWD", ""), mend="cd to a folder that exists, then rerun") from None
+
+
+def home() -> Path:
+    """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models, data sets."""
+    given = Path(os.environ.get("DESA_HOME") or ".desa")
+    return given if given.is_absolute() else working_folder() / given
+
+
+def private_folder(own_home: Path | None = None) -> Path:
+    """A folder that belongs to this user and that nobody else can open, made if missing.
+
+    It lies in `$XDG_RUNTIME_DIR` where that is this user's alone, else in `own_home` (default: `home()`).
+
+    Raises:
+        DesaError: what stands at its place is a link, no folder, somebody else's, or open to others; or it cannot be
+            made.
+    """
+    runtime = Path(os.environ.get(RUNTIME, ""))
+    if runtime.is_absolute() and _fault(runtime) is None:
+        return _made(runtime / NAME)
+    base = own_home or home()
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DesaError(
+            f"cannot be made: {error.strerror}", where=str(base), mend="set DESA_HOME to a folder"
+        ) from None
+    return _made(base / f"run-{os.geteuid()}")
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o700)  # whatever the umask
+    except FileExistsError:
+        pass
+    except OSError as error:
+        what = f"cannot be made: {error.strerror}"
+        raise DesaError(what, where=str(folder), mend=f"set {RUNTIME} or DESA_HOME to a folder of yours") from None
+    if fault := _fault(folder):
+        raise DesaError(
+            fault, where=str(folder), mend="see who put it there, then remove it: the next run makes it anew"
+        )
+    return folder
+
+
+def _fault(folder: Path) -> str | None:
+    """Why a folder is not this user's alone, None where it is."""
+    try:
+        found = folder.lstat()
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link, not a folder"
+    if not stat.S_ISDIR(found.st_mode):
+        return "is not a folder"
+    if found.st_uid != os.geteuid():
+        return f"belongs to another user (number {found.st_uid})"
+    if found.st_mode & 0o077:
+        return f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, not 0700)"
+    return None

@@ -1,0 +1,119 @@
+"""What killed runs leave is swept when the next one starts, and a removed working folder is one line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.__main__ import VERBS
+from jobs.claims import IN_USE, claim, release, sweep_claims
+from tests.desa_fixtures import dataset
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+WRITER = """
+import sys, time
+from pathlib import Path
+from jobs.claims import claim
+claim(Path(sys.argv[1]))
+print("claimed", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def released():
+    yield
+    for _ in release():
+        pass
+
+
+def writer(folder: Path) -> subprocess.Popen:
+    """A process that has claimed an output folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "claimed\n"
+    return process
+
+
+PLACES = ["2026-01-01/10-00-00", "sweeps/2026-01-01/10-00-00", "reports/2026-01-01/10-00-00"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_claims_of_killed_runs_are_swept_and_others_left(tmp_path, monkeypatch, released, place):
+    monkeypatch.setenv("DESA_OUTPUTS", str(tmp_path / "outputs"))
+    killed, living = tmp_path / "outputs" / place, tmp_path / "outputs" / f"{place[:-2]}59"
+    first, second = writer(killed), writer(living)
+    try:
+        (killed / "summary.json").write_text("{}")
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        assert (killed / IN_USE).exists()
+        claim(tmp_path / "outputs" / "2026-01-02" / "10-00-00")
+        assert [path.name for path in killed.iterdir()] == ["summary.json"]
+        assert (living / IN_USE).exists()
+        assert (tmp_path / "outputs" / "2026-01-02" / "10-00-00" / IN_USE).exists()  # our own
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def test_a_claim_beside_the_new_folder_is_swept(tmp_path, monkeypatch, released):
+    monkeypatch.setenv("DESA_OUTPUTS", str(tmp_path / "nothing"))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / IN_USE).write_text("")
+    target = tmp_path / "target"
+    target.write_text("kept")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / IN_USE).symlink_to(target)
+    sweep_claims(tmp_path / "c")
+    assert not (tmp_path / "a" / IN_USE).exists()
+    assert (tmp_path / "b" / IN_USE).is_symlink()
+    assert target.read_text() == "kept"
+
+
+def test_a_killed_run_leaves_no_marks_after_the_next(collection, desa, tmp_path):
+    """With real runs: the claim of its output folder, and its lease of the store."""
+    common = [*dataset(collection), "cluster=serial", "tracking.enabled=false", "method=original"]
+    environment = {**os.environ, "DESA_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "jobs", "run", *common],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    leases, deadline = tmp_path / "home" / "store" / ".leases", time.monotonic() + 120
+    while not (leases.is_dir() and list(leases.glob("*.json"))):
+        assert killed.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    (left,) = leases.glob("*.json")
+    assert list((tmp_path / "outputs").rglob(IN_USE))
+    desa("run", *common)
+    assert not left.exists()
+    assert list(leases.iterdir()) == []
+    assert list((tmp_path / "outputs").rglob(IN_USE)) == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_removed_working_folder_is_one_line(verb, refuse, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.setattr("pytest.MonkeyPatch.chdir", lambda *_: (os.chdir(gone), gone.rmdir()))
+    here = Path.cwd()
+    try:
+        (line,) = refuse(["the current folder is gone", "cd to a folder that exists"], verb, "dataset=demo")
+    finally:
+        os.chdir(here)
+    assert line.count("error:") == 1
