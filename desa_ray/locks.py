@@ -28,7 +28,6 @@ from desa_ray.errors import DesaError
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 LONGEST_NOTE = 1000  # bytes of a lock file that are read
 HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
-POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,6 @@ class Kind:
 
 OUTPUT = Kind("an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)")  # jobs/app.py, for a verb's length
 OUTBOX = Kind("a sweep's log entries", 0.0, "DESA_HOME")  # tracking/outbox.py, for a sweep's length
-TURN = Kind("the workers of a pool", 600.0)  # while one stage maps its shards; `Turn` says what the limit counts from
-BOOKS = Kind("the books of the worker pools", 600.0)  # cluster/executor.py
 MODEL = Kind("the conversion of a model", 3600.0, "DESA_HOME")  # engines/smollm2.py
 KERNELS = Kind("the compilation of kernels", 1800.0, "DESA_HOME")  # pipeline/kernels.py, one user's on one machine
 STAGE = Kind("the layout and the repair of a stored stage", 900.0, "store.root")  # store/exclusive.py, one a key
@@ -57,8 +54,6 @@ SOCKETS = Kind("the sockets of a call over the network", 60.0)  # exchange.py
 ORDER = (
     OUTPUT,
     OUTBOX,
-    TURN,
-    BOOKS,
     MODEL,
     KERNELS,
     STAGE,
@@ -156,38 +151,6 @@ def check_locks(kind: Kind, folder: Path) -> None:
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
-
-
-class Turn:
-    """A pool's workers, for one stage at a time. Others wait for as long as that one gets on.
-
-    Args:
-        quiet_s: how long its holder may go without a sign (`beat`).
-        stopping: set when the run is on its way out; `stopped` is raised then.
-    """
-
-    def __init__(self, quiet_s: float, stopping: threading.Event, stopped: type[Exception]):
-        self.quiet_s, self._stopping, self._stopped = quiet_s, stopping, stopped
-        self._lock, self._last = threading.Lock(), time.monotonic()
-
-    def beat(self) -> None:
-        """The holder got on."""
-        self._last = time.monotonic()
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Have the workers for the length of the block."""
-        with _in_order(TURN):
-            while not self._lock.acquire(timeout=POLL_S):
-                if self._stopping.is_set():
-                    raise self._stopped
-                if time.monotonic() - self._last > self.quiet_s:
-                    raise given_up(TURN, self.quiet_s)
-            try:
-                self.beat()
-                yield
-            finally:
-                self._lock.release()
 
 
 def holder(path: Path) -> str:

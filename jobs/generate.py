@@ -16,13 +16,13 @@ from omegaconf import DictConfig, OmegaConf
 from desa_ray.engines.prompts import prompt_names
 from desa_ray.errors import DesaError, Problems, counted, listed
 from desa_ray.experiment.cell_files import write_lines
-from desa_ray.experiment.lazy_executor import LazyExecutor
+from desa_ray.experiment.lazy_backend import LazyBackend
 from desa_ray.experiment.places import home
 from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.run import open_store
-from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
+from desa_ray.pipeline.scheduler import run_graph
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.leases import Lease
@@ -48,11 +48,11 @@ def _task(config: DictConfig) -> None:
         stack.enter_context(Lease.acquire(store.files, f"generate-{uuid4().hex[:12]}", keys))
         listener = ConsoleListener()
         stack.callback(listener.close)
-        executor = LazyExecutor(spec.config, store, stack.enter_context(ExitStack()), note)
+        backend = LazyBackend(spec.config, store, stack.enter_context(ExitStack()), note)
         if todo:
-            executor.require([spec.config], todo)
+            backend.require([spec.config], todo)
         errors: dict[str, DesaError] = {}
-        run_graph(todo, executor, listener, lambda _, error: errors.update({str(error): error} if error else {}))
+        run_graph(todo, backend, listener, lambda _, error: errors.update({str(error): error} if error else {}))
         if errors:  # what else could be generated is stored
             raise Problems(errors.values()) if len(errors) > 1 else next(iter(errors.values()))
     fresh = {stage.key.digest for stage in todo}

@@ -23,11 +23,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from desa_ray.parents import guard_group
-from desa_ray.pipeline.executor import SerialExecutor
-from desa_ray.pipeline.processes import ProcessExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Stage, Task
 from desa_ray.store.artifacts import Store
-from tests.pipeline.test_processes import CONFIG, POOL, Mishap
+from tests.pipeline.test_processes import POOL, Mishap, supervisor_of_processes
 
 def tasks(root, pool):
     stage = Stage(Store(root), "stage", 1, {"name": "stage"}, Mishap("hangs", times=99, pool=pool))
@@ -37,16 +36,16 @@ DRIVERS = {
     # in the middle of a shard, which it would go on with for ten minutes
     "serial child at work": """
 root, pool = sys.argv[1], replace(POOL, isolated=True)
-SerialExecutor(root).map(pool, tasks(root, pool), print)
+SerialBackend().compute(pool, tasks(root, pool), print, print)
 """,
     "worker process at work": """
 root = sys.argv[1]
-ProcessExecutor(root, CONFIG).map(POOL, tasks(root, POOL), print)
+supervisor_of_processes().compute(POOL, tasks(root, POOL), print, print)
 """,
     "JVM that waits": """
 from desa_ray.engines.lucene import Lucene
 from desa_ray.pipeline.child import Child
-child = Child(replace(POOL, factory=partial(Lucene, None, "64m"), isolated=True), sys.argv[1])
+child = Child(replace(POOL, factory=partial(Lucene, None, "64m"), isolated=True))
 time.sleep(600)
 """,
     # a program that knows nothing of us, and its own child that ignores polite signals

@@ -1,1 +1,1 @@
-"""The only package that knows Ray: sessions, supervised pools, and the executor the pipeline runs on."""
+"""The only package that knows Ray: sessions, actors as a transport, placement, jobs and metrics."""

@@ -19,7 +19,7 @@ from desa_ray.experiment.checks import measures_of, setting_problems
 from desa_ray.experiment.methods import check_generator_map, prompts
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.pipeline.execute import Quiet, present, run_stage
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.collection import (
     CollectionStages,
@@ -116,7 +116,7 @@ def store_collection(config: DatasetConfig, store: Store, data_home: Path) -> Co
 def _stored(stage: Stage) -> Mapping[str, Any]:
     """The manifest of a stage, computed in this process where it is missing."""
     if not present(stage):
-        run_stage(stage, SerialExecutor(stage.store.files.root), Quiet())
+        run_stage(stage, SerialBackend(), Quiet())
     return stage.artifact.manifest()
 
 

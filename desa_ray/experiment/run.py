@@ -18,7 +18,7 @@ from desa_ray.config import RunConfig
 from desa_ray.errors import DesaError, counted
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.finish import collection_notes
-from desa_ray.experiment.lazy_executor import LazyExecutor
+from desa_ray.experiment.lazy_backend import LazyBackend
 from desa_ray.experiment.listener import Listener
 from desa_ray.experiment.log import logged
 from desa_ray.experiment.places import home, store_root
@@ -26,9 +26,9 @@ from desa_ray.experiment.prepare import Prepared, prepare
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.experiment.sweep import Sweep
 from desa_ray.locks import OUTBOX, check_locks
-from desa_ray.pipeline.concurrent import run_graph
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
+from desa_ray.pipeline.scheduler import run_graph
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
 from desa_ray.store.leases import Lease
@@ -75,12 +75,12 @@ def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: List
         listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
         if not todo and first.cluster.kind == "existing":
             listener.note("everything is stored: the cluster is not used")
-        executor = LazyExecutor(first, store, ExitStack(), listener.note)
-        around.callback(executor.close)
+        backend = LazyBackend(first, store, ExitStack(), listener.note)
+        around.callback(backend.close)
         # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main thread.
         with ThreadPoolExecutor(1, thread_name_prefix="desa-log") as aside:
             opening = aside.submit(around.enter_context, logged(first, cells, summary, listener.note))
-            executor.begin(todo)
+            backend.begin(todo)
             log = opening.result()
         sweep = Sweep(specs, cells, log, summary, listener.note)
         open_keys = {stage.key.digest for stage in todo}
@@ -88,10 +88,10 @@ def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: List
         progress = CountingProgress(listener, store, reused)
         with ExitStack() as stack:
             stack.callback(listener.close)
-            stack.callback(executor.close)
+            stack.callback(backend.close)
             if todo:
-                executor.require((spec.config for spec in specs), todo)
-            run_graph(todo, executor, progress, sweep.on_stage_done, on_start=sweep.finish_ready)
+                backend.require((spec.config for spec in specs), todo)
+            run_graph(todo, backend, progress, sweep.on_stage_done, on_start=sweep.finish_ready)
         summaries = sweep.summaries()
         listener.finished(summaries, first.evaluation.measures)
         sweep.raise_failures()

@@ -8,7 +8,6 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -25,67 +24,68 @@ from desa_ray.pipeline.worker import Worker
 
 
 class Child:
-    """A child process and what it is doing.
+    """A child process at the other end of a pipe: tasks go in, errors or None come out.
+
+    Its first message says that it is up, with its engine loaded as far as that is possible.
 
     Args:
         quiet: what it prints goes nowhere; else to where the driver prints.
     """
 
-    def __init__(self, pool: Pool, store_root: str, *, quiet: bool = True):
+    def __init__(self, pool: Pool, *, quiet: bool = True):
         self.line, theirs = Pipe()
         with theirs:
+            code = f"from {__name__} import serve; serve({theirs.fileno()}, {os.getpid()})"
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()}, {os.getpid()})"],
+                [sys.executable, "-c", code],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL if quiet else None,
                 env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
             )
-        self.task: Task | None = None
-        self.since = 0.0
-        self._send((pool, store_root, gc.get_threshold()))
+        self._send((pool, gc.get_threshold()))
 
-    def hand(self, task: Task) -> None:
-        self.task, self.since = task, time.monotonic()
+    def send(self, task: Task) -> None:
+        """Give it a task. Where it died meanwhile, the next `receive` tells."""
         self._send(task)
 
-    def answer(self) -> DesaError | None:
-        """What came of the task that it has: None, or the error that it raised. Waits for it.
+    def receive(self) -> DesaError | None:
+        """Its next message, waited for: that it is up, or what came of its task (None, or the error).
 
         Raises:
             EOFError, OSError: the process ended.
         """
-        self.task = None
         return self.line.recv()
 
     def _send(self, what: Any) -> None:
         with suppress(BrokenPipeError):  # it died meanwhile: the line's end tells
             self.line.send(what)
 
-    def end(self, patience_s: float = 0.0) -> None:
-        """End it; one without a task may take `patience_s` to clear up after itself."""
+    def end(self, patience_s: float) -> None:
+        """End it when it is idle; it may take `patience_s` to clear up after itself."""
         self.line.close()
-        if self.task is None and patience_s:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience_s)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience_s)
         self.kill()
 
     def kill(self) -> None:
+        """End it at once."""
         self.process.kill()
         self.process.wait()
         self.line.close()
 
 
 def serve(descriptor: int, driver: int) -> None:
-    """A worker process: loads its engine, then answers each task with None or the error that it raised."""
+    """A worker process: loads its engine, says so, then answers each task with None or the error that it raised."""
     end_with_parent(driver)
     with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver wants no more
-        pool, store_root, thresholds = line.recv()
+        pool, thresholds = line.recv()
         began(f"worker of pool {pool.name}", ())
         gc.set_threshold(*thresholds)  # as the driver's
-        worker = Worker(pool, store_root)
+        worker = Worker(pool)
         failed = _error_of(worker.load, f"pool {pool.name}")
+        line.send(None)  # up
         while True:
             task = line.recv()
             line.send(failed or _error_of(partial(worker.run, task), str(task)))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from desa_ray.pipeline.executor import Executor
+from desa_ray.pipeline.backend import Backend
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import Shard, Stage, Task
 
@@ -94,7 +94,7 @@ def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
         yield stage
 
 
-def run_stage(stage: Stage, executor: Executor, progress: Progress) -> None:
+def run_stage(stage: Stage, backend: Backend, progress: Progress) -> None:
     """Compute the shards that are not stored, then publish the manifest."""
     started = time.perf_counter()
     artifact = stage.artifact
@@ -122,12 +122,15 @@ def run_stage(stage: Stage, executor: Executor, progress: Progress) -> None:
             progress.advance(stage)
     else:
         asked = time.perf_counter()
-        workers = executor.workers_for(pool, len(tasks))
-        with executor.turn(pool):
-            # The first to ask waits for Ray to start, others for the stage before them: no time of their own.
-            started += time.perf_counter() - asked
+        waited_s = 0.0
+
+        def begin() -> None:
+            nonlocal waited_s
+            waited_s = time.perf_counter() - asked
             progress.begin(stage, len(shards), len(shards) - len(open_shards))
-            executor.map(pool, tasks, lambda task: progress.advance(task.stage))
+
+        workers = backend.compute(pool, tasks, begin, lambda task: progress.advance(task.stage))
+        started += waited_s  # for the session to start, or for the stage before: no time of its own
     finished = stage.work.finish(stage, layout)
     seconds = time.perf_counter() - started
     meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}

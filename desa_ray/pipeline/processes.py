@@ -1,106 +1,105 @@
-"""Worker processes of the driver's own, for plans whose workers hold nothing but what they read from the store.
+"""Worker processes of the driver's own as a transport, for plans whose workers hold nothing but what the store has.
 
-Another kappa or k fuses and does nothing else; a cluster takes longer to start than that. The rules are those of the
-actor pools (`desa_ray.cluster.executor`): a process that dies is replaced and its shard handed out again, up to
-`max_failures` times; an error of the shard's own stops the run. A process whose driver is gone ends at once.
+Another kappa or k fuses and does nothing else; a cluster takes longer to start than that.
 """
 
-import threading
-import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from multiprocessing.connection import wait
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from desa_ray.config import ClusterConfig
-from desa_ray.locks import Turn
 from desa_ray.pipeline.child import Child
-from desa_ray.pipeline.executor import END_S, Stopped, WithoutRivals, lost_too_often, quiet_s
 from desa_ray.pipeline.feasible import capacity
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool, Stage, Task
+from desa_ray.pipeline.transport import Answer, Event, Lost, Up
+from desa_ray.store.files import COPIES
+from desa_ray.temporary import sweep
 
-POLL_S = 0.2
 MAX_PARALLEL_STAGES = 2
 
 
 def suits(config: ClusterConfig, stages: Sequence[Stage]) -> bool:
     """Whether processes of a local run can compute all of the stages: they need one kind of light worker."""
     pools = {stage.work.pool.name: stage.work.pool for stage in stages if stage.work.pool is not None}
-    return config.kind == "local" and len(pools) == 1 and all(pool.light and not pool.gpus for pool in pools.values())
+    if config.kind != "local" or len(pools) != 1:
+        return False
+    return all(pool.light and not pool.gpus for pool in pools.values())
 
 
-class ProcessExecutor(WithoutRivals):
-    """Maps tasks over processes of this machine, for stages of one pool."""
+class ProcessTransport:
+    """Workers as child processes, each at the other end of a pipe."""
 
-    max_parallel_stages = MAX_PARALLEL_STAGES
+    def __init__(self) -> None:
+        self._children: dict[int, Child] = {}
+        self._up: set[int] = set()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def __init__(self, store_root: str, config: ClusterConfig):
-        self.store_root, self.config = store_root, config
-        self.processes: list[Child] = []
-        self._stopping = threading.Event()
-        self._turn = Turn(quiet_s(config), self._stopping, Stopped)
+    def spawn(self, worker: int, pool: Pool) -> None:
+        self._children[worker] = Child(pool)
 
-    def start(self, pool: Pool) -> None:
-        """Begin to bring all workers up."""
-        self._grow(pool, self.workers_for(pool, 1 << 20))
+    def send(self, worker: int, task: Task) -> None:
+        self._children[worker].send(task)
 
-    def turn(self, pool: Pool) -> AbstractContextManager[object]:
-        return self._turn.taken()
+    def poll(self, timeout_s: float) -> list[Event]:
+        lines: dict[Any, int] = {child.line: number for number, child in self._children.items()}
+        events: list[Event] = []
+        for line in wait([*lines, self._wake_read], timeout=timeout_s):
+            if line == self._wake_read:
+                os.read(self._wake_read, 1 << 16)
+            elif isinstance(line, Connection):
+                events.append(self._event(lines[line]))
+        return events
 
-    def stop(self) -> None:
-        self._stopping.set()
-
-    def workers_for(self, pool: Pool, tasks: int) -> int:
-        held = capacity(pool, self.config, this_machine())
-        return max(1, min(pool.size or held, tasks, held))
-
-    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+    def _event(self, number: int) -> Event:
+        child = self._children[number]
         try:
-            self._supervise(pool, tasks, done)
-        except BaseException:  # others may still be at a shard of this stage: the next one gets fresh processes
-            self.close()
-            raise
+            answer = child.receive()
+        except (EOFError, OSError):
+            del self._children[number]
+            self._up.discard(number)
+            child.kill()
+            return Lost(number, f"its process ended with exit status {child.process.returncode}")
+        if number not in self._up:
+            self._up.add(number)
+            return Up(number)
+        return Answer(number, answer)
 
-    def _supervise(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
-        waiting, failures = deque(tasks), Counter[int]()
-        while waiting or any(process.task for process in self.processes):
-            if self._stopping.is_set():
-                raise Stopped
-            self._grow(pool, self.workers_for(pool, len(tasks)))
-            for process in self.processes:
-                if waiting and process.task is None:
-                    process.hand(waiting.popleft())
-            lines: dict[Any, Child] = {process.line: process for process in self.processes}
-            for line in wait(list(lines), timeout=POLL_S):
-                process = lines[line]
-                task = process.task
-                self._turn.beat()
-                try:
-                    error = process.answer()
-                except (EOFError, OSError):
-                    self.processes.remove(process)
-                    process.end(END_S)
-                    if task is not None:
-                        failures[task.shard.number] += 1
-                        what = f"its process ended with exit status {process.process.returncode}"
-                        if failures[task.shard.number] >= self.config.max_failures:
-                            raise lost_too_often(task, failures[task.shard.number], what) from None
-                        waiting.append(task)
-                    continue
-                if error is not None:
-                    raise error
-                assert task is not None
-                done(task)
-            for process in self.processes:
-                if process.task is not None and time.monotonic() - process.since > self.config.shard_timeout_s:
-                    process.process.kill()  # the line's end tells
+    def wake(self) -> None:
+        with suppress(OSError):  # full, which wakes as well; or closed
+            os.write(self._wake_write, b"w")
 
-    def _grow(self, pool: Pool, wanted: int) -> None:
-        while len(self.processes) < wanted:
-            self.processes.append(Child(pool, self.store_root))
+    def kill(self, worker: int) -> None:
+        self._children[worker].process.kill()  # the line's end tells
+
+    def end(self, workers: Sequence[int]) -> None:
+        for worker in workers:
+            child = self._children.pop(worker, None)
+            self._up.discard(worker)
+            if child is not None:
+                child.kill()
+
+    def check(self) -> None: ...
 
     def close(self) -> None:
-        while self.processes:
-            self.processes.pop().end()
+        self.end(list(self._children))
+        sweep(COPIES)  # theirs, of remote files
+        for descriptor in (self._wake_read, self._wake_write):
+            os.close(descriptor)
+
+
+class MachinePlacement:
+    """Places on this machine."""
+
+    def __init__(self, config: ClusterConfig):
+        self.config = config
+
+    def capacity(self, pool: Pool) -> int:
+        return max(1, capacity(pool, self.config, this_machine()))
+
+    def fits(self, workers: Sequence[tuple[Pool, int]]) -> bool:
+        cpus = self.config.cpus or this_machine().cpus
+        taken = sum(pool.cpus * count for pool, count in workers)
+        return taken <= cpus or sum(count for _, count in workers) <= 1

@@ -4,14 +4,13 @@ from typing import Any
 
 from desa_ray.error_boundary import error_boundary
 from desa_ray.pipeline.stage import Pool, Task
-from desa_ray.store.artifacts import Store
 
 
 class Worker:
-    """An engine, loaded once by the first task (so that its error is that task's), and the store it works on."""
+    """An engine, loaded once by the first task, so that its error is that task's."""
 
-    def __init__(self, pool: Pool, store_root: str):
-        self.pool, self.store = pool, Store(store_root)
+    def __init__(self, pool: Pool):
+        self.pool = pool
         self.engine: Any = None
 
     def load(self) -> None:

@@ -30,7 +30,7 @@ from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.records import cell_records
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Shard, Stage
 from desa_ray.stages.document_vectors import DocumentVectorsWork
 from desa_ray.stages.text_vectors import TextVectorsWork
@@ -136,7 +136,7 @@ def _run(config: RunConfig, home: Path, number: int | None) -> Mapping[str, Any]
     started = time.perf_counter()
     stages = _stages(config, store, home)
     if number is not None:
-        executor = SerialExecutor(store.files.root)
+        executor = SerialBackend()
         before = time.process_time(), time.perf_counter()
         run_stage(stages[number], executor, Quiet())
         cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]

@@ -18,9 +18,9 @@ import ray
 import ray.core.generated
 from ray._private import ray_constants, services
 
-from desa_ray.cluster.executor import _Actor
 from desa_ray.cluster.local import token
 from desa_ray.cluster.session import session
+from desa_ray.cluster.transport import _Actor
 from desa_ray.config import ClusterConfig
 from desa_ray.pipeline.stage import Pool
 
@@ -60,8 +60,7 @@ def started(tmp_path_factory) -> Iterator[Started]:
             patch.setenv(name, value)
         with session(ClusterConfig(cpus=1)) as death:
             environment = dict(os.environ)
-            store = str(tmp_path_factory.mktemp("store"))
-            actor = ray.remote(_Actor).remote(Pool("made up", dict), store)  # pyright: ignore
+            actor = ray.remote(_Actor).remote(Pool("made up", dict))  # pyright: ignore
             ray.get(actor.ready.remote(), timeout=120)
             own = psutil.Process()
             below = own.children(recursive=True)

@@ -12,12 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
-from desa_ray.cluster.resources import held
+from desa_ray.cluster.placement import held
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
-from desa_ray.experiment.lazy_executor import LazyExecutor
-from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.experiment.lazy_backend import LazyBackend
 from desa_ray.pipeline.execute import Quiet
+from desa_ray.pipeline.scheduler import run_graph
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 
@@ -69,9 +69,9 @@ def notes() -> list[str]:
 
 
 @pytest.fixture
-def executor(store, notes) -> Iterator[LazyExecutor]:
+def backend(store, notes) -> Iterator[LazyBackend]:
     config: Any = SimpleNamespace(cluster=ClusterConfig(cpus=1, max_failures=2))
-    own = LazyExecutor(config, store, ExitStack(), notes.append)
+    own = LazyBackend(config, store, ExitStack(), notes.append)
     yield own
     own.close()
 
@@ -98,10 +98,10 @@ class Killer(Quiet):
 
 
 @pytest.mark.parametrize("program", ["raylet", "gcs_server"])
-def test_a_run_goes_on_in_a_new_cluster_with_the_shards_that_are_left(program, executor, store, notes):
+def test_a_run_goes_on_in_a_new_cluster_with_the_shards_that_are_left(program, backend, store, notes):
     first, second = _stages(store, "first", "second")
     errors: list[DesaError | None] = []
-    run_graph([first, second], executor, Killer(program), lambda stage, error: errors.append(error))
+    run_graph([first, second], backend, Killer(program), lambda stage, error: errors.append(error))
     assert errors == [None, None]
     for stage in (first, second):
         artifact = stage.artifact
@@ -115,10 +115,10 @@ def test_a_run_goes_on_in_a_new_cluster_with_the_shards_that_are_left(program, e
     assert "starting it again" in told
 
 
-def test_a_cluster_that_dies_again_is_told_in_one_line_for_every_stage_that_is_left(executor, store):
+def test_a_cluster_that_dies_again_is_told_in_one_line_for_every_stage_that_is_left(backend, store):
     todo = _stages(store, "first", ends="raylet") + _stages(store, "second")
     started, errors = time.monotonic(), []
-    run_graph(todo, executor, Quiet(), lambda stage, error: errors.append((stage.name, error)))
+    run_graph(todo, backend, Quiet(), lambda stage, error: errors.append((stage.name, error)))
     assert time.monotonic() - started < 300  # it once waited for ten minutes
     lost = dict(errors)["first"]
     assert lost is not None

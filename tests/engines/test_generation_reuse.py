@@ -13,7 +13,7 @@ from desa_ray.config import RunConfig, parse
 from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, run_stage
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.artifacts import Store
@@ -50,7 +50,7 @@ def generated(config: RunConfig, folder: Path) -> Stage:
     """The one generation stage of a configuration, computed in the store below `folder`."""
     store = Store(folder / "store")
     stage = prepare_texts(config, [PROMPT], store, folder).stage(PROMPT, 0)
-    executor = SerialExecutor(store.files.root)
+    executor = SerialBackend()
     run_stage(stage, executor, Quiet())
     executor.close()
     return stage

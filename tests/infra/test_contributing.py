@@ -19,7 +19,7 @@ from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.lines import Findings
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import read_rows
@@ -107,7 +107,7 @@ def test_a_stage(small_slice, tmp_path):
     stored = []
     for size in (3, 100):
         own = Store(tmp_path / f"store{size}")
-        executor = SerialExecutor(own.files.root)
+        executor = SerialBackend()
         queries = Builder(prepare_cell(config, own, tmp_path)).cell().collection.queries
         stage = lengths_stage(queries, examples["LengthsWork"](Pool("lengths", dict), size))
         for todo in missing([stage]):

@@ -15,7 +15,7 @@ import yaml
 from hydra import compose, initialize_config_module
 from jsonschema import Draft202012Validator
 
-from desa_ray.cluster.resources import check_pools
+from desa_ray.cluster.placement import check_pools
 from desa_ray.config import RunConfig
 from desa_ray.errors import Problems
 from desa_ray.experiment.methods import check_method, prompts

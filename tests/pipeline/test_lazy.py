@@ -20,7 +20,7 @@ from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.records import cell_records
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset, summaries
 
@@ -39,7 +39,7 @@ def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[st
     """A cell, its records and the names of the stages that had to be computed."""
     store = Store(str(home / "store"))
     cell = Builder(prepare_cell(config, store, home)).cell()
-    executor = SerialExecutor(store.files.root)
+    executor = SerialBackend()
     todo = list(schedule(missing(cell.targets)))
     for stage in todo:
         run_stage(stage, executor, Quiet())

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pytest
 
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import Crashed, DesaError, PoisonShard
-from desa_ray.pipeline.executor import Stopped
-from desa_ray.pipeline.processes import ProcessExecutor, suits
+from desa_ray.pipeline.backend import Stopped
+from desa_ray.pipeline.processes import MachinePlacement, ProcessTransport, suits
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
+from desa_ray.pipeline.supervisor import Supervisor
 from desa_ray.store.artifacts import Store
 
 POOL = Pool("light", dict, size=2, light=True)
@@ -65,10 +67,6 @@ class Mishap(Work):
         return Finished("0" * 64)
 
 
-def killed_engine() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def no_engine() -> None:
     raise DesaError("no engine", where="the pool")
 
@@ -76,60 +74,83 @@ def no_engine() -> None:
 Run = Callable[..., list[int]]
 
 
+def supervisor_of_processes(limits: ClusterConfig = CONFIG) -> Supervisor:
+    return Supervisor(ProcessTransport(), MachinePlacement(CONFIG), limits, max_parallel_stages=2)
+
+
+def workers() -> list[psutil.Process]:
+    """The worker processes of this process that live."""
+    found: list[psutil.Process] = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if any("desa_ray.pipeline.child" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
 @pytest.fixture
-def executor(tmp_path: Path) -> Iterator[ProcessExecutor]:
+def store(tmp_path: Path) -> Store:
     (tmp_path / "store").mkdir()
-    own = ProcessExecutor(str(tmp_path / "store"), replace(CONFIG, shard_timeout_s=3))
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def supervisor(request: pytest.FixtureRequest) -> Iterator[Supervisor]:
+    """With the usual time limit, or a short one (longer than a busy machine takes for an import) as parameter."""
+    limit_s = getattr(request, "param", CONFIG.shard_timeout_s)
+    own = supervisor_of_processes(replace(CONFIG, shard_timeout_s=limit_s))
     yield own
     own.close()
 
 
 @pytest.fixture
-def run(executor: ProcessExecutor) -> Run:
-    """Maps the shards of a stage; returns the numbers of those done, in order of their ends."""
+def run(supervisor: Supervisor, store: Store) -> Run:
+    """Computes the shards of a stage; returns the numbers of those done, in order of their ends."""
 
-    def mapped(name: str, work: Mishap) -> list[int]:
-        stage = Stage(Store(executor.store_root), name, 1, {"name": name}, work)
+    def computed(name: str, work: Mishap) -> list[int]:
+        stage = Stage(store, name, 1, {"name": name}, work)
         done: list[int] = []
+        started: list[int] = []
         tasks = [Task(stage, shard) for shard in work.shards(work.layout(stage))]
-        executor.map(POOL if work.pool is None else work.pool, tasks, lambda task: done.append(task.shard.number))
+        pool = POOL if work.pool is None else work.pool
+        used = supervisor.compute(pool, tasks, lambda: started.append(1), lambda task: done.append(task.shard.number))
+        assert started == [1]
+        assert 1 <= used <= 2
         assert all(stage.artifact.has_part(task.shard.parts[0]) for task in tasks)
         return done
 
-    return mapped
+    return computed
 
 
-def tries(executor: ProcessExecutor, name: str) -> dict[int, list[int]]:
+def tries(store: Store, name: str) -> dict[int, list[int]]:
     """Shard number -> the processes that tried it."""
-    found = Path(executor.store_root).glob(f"{name}-*.tries")
+    found = Path(store.files.root).glob(f"{name}-*.tries")
     return {int(path.stem.split("-")[-1]): [*map(int, path.read_text().splitlines())] for path in found}
 
 
-def test_each_shard_is_computed_once_by_processes_that_stay(executor, run):
+def test_each_shard_is_computed_once_by_processes_that_stay(store, run):
     assert sorted(run("first", Mishap())) == sorted(run("second", Mishap())) == [0, 1, 2, 3, 4]
-    by_shard = [*tries(executor, "first").values(), *tries(executor, "second").values()]
+    by_shard = [*tries(store, "first").values(), *tries(store, "second").values()]
     assert [len(own) for own in by_shard] == [1] * 10
-    workers = {own[0] for own in by_shard}
-    assert workers == {process.process.pid for process in executor.processes}
-    assert os.getpid() not in workers
+    assert {own[0] for own in by_shard} <= {worker.pid for worker in workers()}
+    assert os.getpid() not in {own[0] for own in by_shard}
 
 
-@pytest.mark.parametrize("kind", ["killed", "hangs"])
-def test_a_shard_whose_process_dies_or_hangs_is_handed_out_again(executor, run, kind):
+@pytest.mark.parametrize(("kind", "supervisor"), [("killed", 60), ("hangs", 8)], indirect=["supervisor"])
+def test_a_shard_whose_process_dies_or_hangs_is_handed_out_again(store, run, kind):
     assert sorted(run("stage", Mishap(kind))) == [0, 1, 2, 3, 4]
-    counts = {shard: len(own) for shard, own in tries(executor, "stage").items()}
+    counts = {shard: len(own) for shard, own in tries(store, "stage").items()}
     assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 1}
 
 
-def test_a_shard_that_always_kills_its_process_stops_the_run_by_name(executor, run):
+def test_a_shard_that_always_kills_its_process_stops_the_run_by_name(store, run):
     with pytest.raises(PoisonShard, match=r"stage .* shard 1 \(rows 1-1\): failed 3 times; .* exit status -9"):
         run("stage", Mishap("killed", times=99))
-    assert len(tries(executor, "stage")[1]) == CONFIG.max_failures == 3
-    assert executor.processes == []
+    assert len(tries(store, "stage")[1]) == CONFIG.max_failures == 3
     assert len(run("next", Mishap())) == 5
 
 
-def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(executor, run, tmp_path, monkeypatch):
+def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(store, run, tmp_path, monkeypatch):
     monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
     with pytest.raises(DesaError, match=r"row 1: a broken row \(mend it\)") as refused:
         run("stage", Mishap("refused", times=99))
@@ -144,44 +165,63 @@ def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(executo
     assert len(run("next", Mishap())) == 5
 
 
-def test_an_engine_that_cannot_be_loaded_says_why(executor, run):
+def test_an_engine_that_cannot_be_loaded_says_why(run):
     with pytest.raises(DesaError, match="the pool: no engine"):
         run("stage", Mishap(pool=replace(POOL, factory=no_engine)))
 
 
-def test_processes_that_die_before_they_are_up_stop_the_run_without_blaming_a_shard(executor, run):
-    pool = Pool("fatal", killed_engine, size=2, light=True)
-    with pytest.raises(DesaError) as caught:
-        run("stage", Mishap(pool=pool))
-    assert (caught.value.where, caught.value.mend.endswith("shows the cause")) == ("pool fatal", True)
-    assert f"exit status {-signal.SIGKILL}" in caught.value.what
-    assert executor.processes == []
-
-
-def stop_once_tried(executor: ProcessExecutor) -> None:
-    while 1 not in tries(executor, "stage"):
+def stop_once_tried(supervisor: Supervisor, store: Store) -> None:
+    while 1 not in tries(store, "stage"):
         time.sleep(0.02)
-    executor.stop()
+    supervisor.stop()
 
 
-def test_a_stop_ends_the_processes_in_the_middle_of_a_shard(executor, run):
-    executor.start(POOL)
-    processes = [psutil.Process(process.process.pid) for process in executor.processes]
-    assert len(processes) == 2
-    threading.Thread(target=stop_once_tried, args=(executor,)).start()
+def test_a_stop_ends_the_wait_in_the_middle_of_a_shard(supervisor, store, run):
+    threading.Thread(target=stop_once_tried, args=(supervisor, store)).start()
     with pytest.raises(Stopped):
         run("stage", Mishap("hangs"))
-    assert len(tries(executor, "stage")[1]) == 1
-    assert psutil.wait_procs(processes, timeout=10)[1] == []
+    assert len(tries(store, "stage")[1]) == 1
+    supervisor.close()
+    assert workers() == []
+
+
+def test_stages_of_several_threads_are_computed_one_after_the_other(supervisor, store, run):
+    ends: list[str] = []
+
+    def compute(name: str) -> None:
+        run(name, Mishap())
+        ends.append(name)
+
+    names = [f"stage{number}" for number in range(4)]
+    threads = [threading.Thread(target=compute, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    assert sorted(ends) == names
+    assert all(len(own) == 1 for name in names for own in tries(store, name).values())
+
+
+def test_an_error_of_a_callback_is_the_stages_own(supervisor, store):
+    stage = Stage(store, "stage", 1, {"name": "stage"}, Mishap())
+    tasks = [Task(stage, shard) for shard in stage.work.shards(stage.work.layout(stage))]
+
+    def fails(task: Task) -> None:
+        raise ValueError("a fault")
+
+    with pytest.raises(ValueError, match="a fault"):
+        supervisor.compute(POOL, tasks, lambda: None, fails)
 
 
 def test_processes_end_when_their_driver_is_killed(tmp_path):
-    program = f"""
+    program = """
 import time
-from tests.pipeline.test_processes import CONFIG, POOL, ProcessExecutor
-executor = ProcessExecutor({str(tmp_path / "store")!r}, CONFIG)
-executor.start(POOL)
-print(*(process.process.pid for process in executor.processes), flush=True)
+from tests.pipeline.test_processes import POOL, supervisor_of_processes, workers
+supervisor = supervisor_of_processes()
+supervisor.prestart(POOL)
+while len(workers()) < 2:
+    time.sleep(0.05)
+print(*(worker.pid for worker in workers()), flush=True)
 time.sleep(600)
 """
     driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -191,7 +231,7 @@ time.sleep(600)
     assert len(processes) == 2
     driver.kill()
     driver.wait()
-    assert psutil.wait_procs(processes, timeout=30)[1] == []
+    assert psutil.wait_procs(processes, timeout=60)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -207,6 +247,5 @@ time.sleep(600)
     ],
 )
 def test_processes_suit_a_local_run_of_one_kind_of_light_workers(kind, pools, expected, tmp_path):
-    store = Store(tmp_path)
-    stages = [Stage(store, f"stage{number}", 1, {}, Mishap(pool=pool)) for number, pool in enumerate(pools)]
+    stages = [Stage(Store(tmp_path), f"stage{number}", 1, {}, Mishap(pool=pool)) for number, pool in enumerate(pools)]
     assert suits(replace(CONFIG, kind=kind), stages) is expected

@@ -17,7 +17,7 @@ from desa_ray.experiment.methods import ORIGINAL
 from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, missing, run_stage
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.stages.collection import CollectionStages, read_rows
 from desa_ray.store.artifacts import Store
@@ -94,7 +94,7 @@ def test_a_snapshot_shares_everything_that_comes_from_queries_alone(config, stor
 def test_a_snapshots_vectors_are_those_of_encoding_it_afresh_byte_for_byte(
     config, store, home, small_slice, tmp_path_factory
 ):
-    executor = SerialExecutor(store.files.root)
+    executor = SerialBackend()
     config = replace(config, encoder=replace(config.encoder, max_tokens=24))  # quick
     part = cell(changed(config, size=50), store, home)
     kept = set(ids(part.collection.documents))

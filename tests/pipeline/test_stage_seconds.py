@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.execute import Quiet, run_stage
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
@@ -34,35 +34,38 @@ class Slow(Work):
         return Finished("0" * 64, {"rows": 1})
 
 
-class LateExecutor:
+class LateBackend:
     """Takes START_S to start, at the first question, as a Ray session does."""
 
-    def __init__(self, store: Store):
-        self.store, self.started = store, False
+    max_parallel_stages = 1
 
-    def workers_for(self, pool: Pool, tasks: int) -> int:
-        if not self.started:
-            time.sleep(START_S)
-            self.started = True
-        return 1
-
-    def turn(self, pool: Pool) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
+    def compute(
+        self,
+        pool: Pool,
+        tasks: Sequence[Task],
+        on_start: Callable[[], None],
+        on_done: Callable[[Task], None],
+    ) -> int:
+        time.sleep(START_S)
+        on_start()
         for task in tasks:
             task.stage.work.run(None, task.stage, task.shard)
-            done(task)
+            on_done(task)
+        return 1
 
-    def close(self) -> None:
-        pass
+    def stop(self) -> None: ...
+
+    def recover(self, loss: LostCluster) -> None:
+        raise loss
+
+    def close(self) -> None: ...
 
 
 def test_the_start_of_a_session_is_charged_to_no_stage(tmp_path):
     store = Store(tmp_path)
     stage = Stage(store, "ranking", 1, {}, Slow())
     started = time.perf_counter()
-    run_stage(stage, LateExecutor(store), Quiet())
+    run_stage(stage, LateBackend(), Quiet())
     assert time.perf_counter() - started >= START_S + WORK_S
     seconds = stage.artifact.manifest()["meta"]["seconds"]
     assert WORK_S <= seconds < START_S

@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,8 +10,9 @@ from typing import Any
 import pytest
 
 from desa_ray.errors import DesaError
-from desa_ray.pipeline.concurrent import run_graph
+from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.execute import Quiet
+from desa_ray.pipeline.scheduler import run_graph
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
 
@@ -71,37 +71,37 @@ class Noted(Work):
 
 
 class Threads:
-    """Runs the tasks in the asking thread; one pool, whose turns it keeps."""
+    """Computes tasks in the asking thread, one stage at a time."""
 
     max_parallel_stages = 2
 
     def __init__(self, store: Store):
-        self.store, self.lock, self.admitted, self.most, self.closed = store, threading.Lock(), 0, 0, 0
+        self.store, self.lock, self.asked, self.most, self.closed = store, threading.Lock(), 0, 0, 0
 
-    def rank(self, pool: Pool) -> tuple[int, int]:
-        return (1, 1)
+    def compute(
+        self,
+        pool: Pool,
+        tasks: Sequence[Task],
+        on_start: Callable[[], None],
+        on_done: Callable[[Task], None],
+    ) -> int:
+        self.asked += 1
+        self.most = max(self.most, self.asked)
+        try:
+            with self.lock:
+                on_start()
+                for task in tasks:
+                    task.stage.work.run(None, task.stage, task.shard)
+                    on_done(task)
+        finally:
+            self.asked -= 1
+        return 1
 
-    def admit(self, pool: Pool, keep: Set[str]) -> bool:
-        self.admitted += 1
-        self.most = max(self.most, self.admitted)
-        return True
-
-    def release(self, pool: Pool) -> None:
-        self.admitted -= 1
-
-    def turn(self, pool: Pool) -> AbstractContextManager[object]:
-        return self.lock
+    def recover(self, loss: LostCluster) -> None:
+        raise loss
 
     def stop(self) -> None:
         diary.note("stop")
-
-    def workers_for(self, pool: Pool, tasks: int) -> int:
-        return 1
-
-    def map(self, pool: Pool, tasks: Sequence[Task], done: Callable[[Task], None]) -> None:
-        for task in tasks:
-            task.stage.work.run(None, task.stage, task.shard)
-            done(task)
 
     def close(self) -> None:
         self.closed += 1
@@ -119,13 +119,13 @@ def fresh_diary():
 def test_a_pool_has_its_next_stage_ready_while_one_is_finished_and_serves_one_at_a_time(tmp_path):
     begun = [threading.Event() for _ in range(5)]
     following = [*begun[1:], None]
-    executor = Threads(Store(tmp_path))
+    backend = Threads(Store(tmp_path))
     works = [Noted(n, next_begun=following[n], begun=begun[n]) for n in range(len(begun))]
-    todo = [Stage(executor.store, "ranking", 1, {"number": work.number}, work) for work in works]
+    todo = [Stage(backend.store, "ranking", 1, {"number": work.number}, work) for work in works]
     told: list[Any] = []
-    run_graph(todo, executor, Quiet(), lambda stage, error: told.append((stage.params["number"], error)))
+    run_graph(todo, backend, Quiet(), lambda stage, error: told.append((stage.params["number"], error)))
     assert sorted(told) == [(n, None) for n in range(5)]
-    assert (executor.most, executor.admitted, executor.closed) == (2, 0, 1)
+    assert (backend.most, backend.asked, backend.closed) == (2, 0, 1)
     order = [number for what, number in diary.events if what == "begin"]
     assert all(diary.at("end", a) < diary.at("begin", b) for a, b in pairwise(order))
 
@@ -146,10 +146,10 @@ def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(t
         def end(self, stage: Stage, seconds: float) -> None:
             slept.set()
 
-    executor = Threads(Store(tmp_path))
+    backend = Threads(Store(tmp_path))
     run_graph(
-        stages(executor.store, 4),
-        executor,
+        stages(backend.store, 4),
+        backend,
         Watching(),
         lambda stage, error: call(str(stage.params["number"])),
         on_start=lambda: call("first"),
@@ -163,18 +163,18 @@ def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(t
 
 
 def test_a_stage_that_fails_is_told_and_the_others_go_on(tmp_path):
-    executor = Threads(Store(tmp_path))
-    todo = stages(executor.store, 3)
-    todo[1] = Stage(executor.store, "ranking", 1, {"number": 1}, Noted(1, broken=True))
+    backend = Threads(Store(tmp_path))
+    todo = stages(backend.store, 3)
+    todo[1] = Stage(backend.store, "ranking", 1, {"number": 1}, Noted(1, broken=True))
     told: dict[int, str | None] = {}
     run_graph(
         todo,
-        executor,
+        backend,
         Quiet(),
         lambda s, error: told.update({s.params["number"]: error and str(error)}),
     )
     assert told == {0: None, 1: "broken", 2: None}
-    assert executor.admitted == 0
+    assert backend.asked == 0
 
 
 def test_stages_without_workers_start_no_cluster(tmp_path):
@@ -183,11 +183,11 @@ def test_stages_without_workers_start_no_cluster(tmp_path):
         def max_parallel_stages(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
             raise AssertionError("a cluster is started")
 
-    executor = NoCluster(Store(tmp_path))
+    backend = NoCluster(Store(tmp_path))
     told: list[Any] = []
     run_graph(
-        stages(executor.store, 2, pool=None),
-        executor,
+        stages(backend.store, 2, pool=None),
+        backend,
         Quiet(),
         lambda stage, error: told.append((stage.params["number"], error)),
         on_start=lambda: told.append("first"),
@@ -199,7 +199,7 @@ def test_an_error_of_a_call_stops_everything_and_is_raised(tmp_path):
     def fails(*_: object) -> None:
         raise ValueError("a fault")
 
-    executor = Threads(Store(tmp_path))
+    backend = Threads(Store(tmp_path))
     with pytest.raises(ValueError, match="a fault"):
-        run_graph(stages(executor.store, 6), executor, Quiet(), fails)
+        run_graph(stages(backend.store, 6), backend, Quiet(), fails)
     assert ("stop", None) in diary.events

@@ -1,6 +1,6 @@
-"""What the nodes of the connected cluster can hold: workers of a pool, each on one node."""
+"""Where workers find a place on the nodes of the connected cluster, each on one node."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import ray
 
@@ -12,9 +12,31 @@ UNLIMITED = 1 << 20  # workers of a pool that takes nothing of a kind
 LOWER = {"encoder": "lower cluster.encoder_cpus or cluster.encoder_gpus", "generator": "lower cluster.generator_cpus"}
 
 
-def room(pool: Pool) -> int:
-    """How many workers of this kind all nodes of the connected cluster could hold; see `held`."""
-    return held(pool, alive_nodes())
+class ClusterPlacement:
+    """Places on the nodes of the connected cluster.
+
+    Args:
+        check: raises where the cluster itself is dead; a dead one holds no worker, and that is not the pool's fault.
+    """
+
+    def __init__(self, check: Callable[[], None]):
+        self.check = check
+
+    def capacity(self, pool: Pool) -> int:
+        """How many workers of this kind all nodes could hold; see `held`."""
+        self.check()
+        try:
+            return held(pool, alive_nodes())
+        except Exception:
+            self.check()
+            raise
+
+    def fits(self, workers: Sequence[tuple[Pool, int]]) -> bool:
+        """Whether so many workers of each pool fit side by side, counted over all nodes."""
+        total = ray.cluster_resources()
+        cpus = sum(count * pool.cpus for pool, count in workers)
+        gpus = sum(count * pool.gpus for pool, count in workers)
+        return cpus <= total.get("CPU", 0) and gpus <= total.get("GPU", 0)
 
 
 def alive_nodes() -> list[Node]:

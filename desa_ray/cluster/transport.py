@@ -1,0 +1,161 @@
+"""Ray actors as a transport: what the supervisor of workers does on a cluster.
+
+Ray's own pools lose the item of a dead actor (ray.util.ActorPool) or can hang after one (Ray Data's fixed pools), so
+the supervisor keeps the books itself, and an actor is just a worker that may die: Ray restarts and retries nothing.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayError, RayTaskError
+
+from desa_ray.cluster.metrics import CountingWorker, count
+from desa_ray.cluster.placement import ClusterPlacement
+from desa_ray.config import ClusterConfig
+from desa_ray.error_boundary import as_desa_error
+from desa_ray.errors import DesaError
+from desa_ray.pipeline.backend import LostCluster
+from desa_ray.pipeline.stage import Pool, Task
+from desa_ray.pipeline.supervisor import Supervisor
+from desa_ray.pipeline.transport import Answer, Event, Lost, Up
+from desa_ray.store.artifacts import Store
+from desa_ray.store.files import drop_copies
+
+MAX_PARALLEL_STAGES = 4
+LOOK_S = 0.02  # how soon a waiting poll notices that it was woken
+END_TIMEOUT_S = 5.0
+
+
+class _Actor(CountingWorker):
+    """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
+
+    def ready(self) -> None: ...
+
+    def end(self) -> None:
+        """Leave nothing in the node's temporary folder: what follows is a kill, which runs no clean-up."""
+        drop_copies()
+
+
+class RayTransport:
+    """Workers as actors of the connected cluster.
+
+    Args:
+        remote_store: workers keep local copies of files, which they remove before they are ended.
+        death: tells why the cluster died, where it is this process's own; None while it lives.
+    """
+
+    def __init__(self, *, remote_store: bool, death: Callable[[], str | None] = lambda: None):
+        self.remote_store, self.death = remote_store, death
+        self._actors: dict[int, Any] = {}
+        self._up: set[int] = set()
+        self._pending: dict[Any, int] = {}  # what each was last asked -> the worker
+        self._woken = threading.Event()
+
+    def spawn(self, worker: int, pool: Pool) -> None:
+        options = {"num_cpus": pool.cpus, "num_gpus": pool.gpus, "max_restarts": 0, "max_task_retries": 0}
+        actor = ray.remote(_Actor).options(**options).remote(pool)
+        self._actors[worker] = actor
+        self._pending[actor.ready.remote()] = worker
+
+    def send(self, worker: int, task: Task) -> None:
+        self._pending[self._actors[worker].run.remote(task)] = worker
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        deadline = time.monotonic() + timeout_s
+        while not self._woken.is_set():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            if not self._pending:
+                self._woken.wait(left)
+                break
+            finished, _ = ray.wait(list(self._pending), num_returns=1, timeout=min(left, LOOK_S))
+            if finished:
+                break
+        self._woken.clear()
+        if not self._pending:
+            return []
+        finished, _ = ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
+        return [self._event(reference) for reference in finished]
+
+    def _event(self, reference: Any) -> Event:
+        worker = self._pending.pop(reference)
+        try:
+            ray.get(reference)
+        except RayTaskError as error:
+            return Answer(worker, _own_error(error))
+        except RayError as error:  # the actor died, or its node
+            self.check()
+            self._forget(worker)
+            return Lost(worker, str(error).splitlines()[0])
+        if worker not in self._up:
+            self._up.add(worker)
+            return Up(worker)
+        return Answer(worker, None)
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def kill(self, worker: int) -> None:
+        ray.kill(self._actors[worker])
+
+    def end(self, workers: Sequence[int]) -> None:
+        if self.death() is not None:
+            for worker in workers:
+                self._forget(worker)
+            return
+        busy = set(self._pending.values())
+        idle = [worker for worker in workers if worker in self._actors and worker not in busy]
+        if self.remote_store and idle:
+            cleared = [self._actors[worker].end.remote() for worker in idle]
+            ray.wait(cleared, num_returns=len(cleared), timeout=END_TIMEOUT_S)
+        for worker in workers:
+            if worker in self._actors:
+                ray.kill(self._actors[worker])
+                self._forget(worker)
+
+    def _forget(self, worker: int) -> None:
+        self._actors.pop(worker, None)
+        self._up.discard(worker)
+        self._pending = {reference: own for reference, own in self._pending.items() if own != worker}
+
+    def check(self) -> None:
+        if reason := self.death():
+            mend = "look for an out-of-memory kill, lower cluster.cpus or cluster.memory_gb, or use cluster=serial"
+            raise LostCluster(f"the local Ray cluster died: {reason}", where="cluster=local", mend=mend)
+
+    def close(self) -> None:
+        self.end(list(self._actors))
+
+
+def _own_error(error: RayTaskError) -> DesaError:
+    """The error a worker raised: workers raise user-facing ones; of another only its text crosses."""
+    if isinstance(error.cause, DesaError):
+        return error.cause
+    return as_desa_error(error, "a worker")
+
+
+def ray_supervisor(config: ClusterConfig, store: Store, death: Callable[[], str | None]) -> Supervisor:
+    """The supervisor of actors on the connected cluster; it counts lost shards.
+
+    Args:
+        death: as for `RayTransport`.
+    """
+    transport = RayTransport(remote_store=store.files.local is None, death=death)
+    placement = ClusterPlacement(transport.check)
+    return Supervisor(
+        transport,
+        placement,
+        config,
+        max_parallel_stages=MAX_PARALLEL_STAGES,
+        on_loss=_count_loss,
+    )
+
+
+def _count_loss(pool: Pool, again: bool) -> None:
+    count("shard_failures", pool=pool.name)
+    if again:
+        count("shard_retries", pool=pool.name)

@@ -1,0 +1,72 @@
+"""The serial backend: one shard after another in this process; no cluster, and the easiest place to debug.
+
+Engines that must not share a process (the JVM) get a child process each, which ends with this one.
+"""
+
+from collections.abc import Callable, Sequence
+
+from desa_ray.errors import PoisonShard
+from desa_ray.pipeline.backend import LostCluster
+from desa_ray.pipeline.child import Child
+from desa_ray.pipeline.stage import Pool, Task
+from desa_ray.pipeline.worker import Worker
+
+END_S = 10.0  # for an idle child to clear up after itself
+
+
+class SerialBackend:
+    """Computes each task in the calling thread; tasks of isolated pools in one child process per pool."""
+
+    max_parallel_stages = 1
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+        self._children: dict[str, Child] = {}
+
+    def compute(
+        self,
+        pool: Pool,
+        tasks: Sequence[Task],
+        on_start: Callable[[], None],
+        on_done: Callable[[Task], None],
+    ) -> int:
+        on_start()
+        for task in tasks:
+            if pool.isolated:
+                self._run_in_child(pool, task)
+            else:
+                if pool.name not in self._workers:
+                    self._workers[pool.name] = Worker(pool)
+                self._workers[pool.name].run(task)
+            on_done(task)
+        return 1
+
+    def stop(self) -> None: ...
+
+    def recover(self, loss: LostCluster) -> None:
+        raise loss
+
+    def _run_in_child(self, pool: Pool, task: Task) -> None:
+        try:
+            if pool.name not in self._children:
+                self._children[pool.name] = Child(pool, quiet=False)
+                self._children[pool.name].receive()  # up
+            child = self._children[pool.name]
+            child.send(task)
+            error = child.receive()
+        except (EOFError, OSError) as failure:
+            child = self._children.pop(pool.name)
+            child.kill()
+            what = f"the process that computed it ended with exit status {child.process.returncode}"
+            mend = "look for an out-of-memory kill, then rerun"
+            raise PoisonShard(what, where=str(task), mend=mend) from failure
+        except BaseException:  # an interrupt: it is still at the task
+            self._children.pop(pool.name).kill()
+            raise
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        while self._children:
+            self._children.popitem()[1].end(END_S)
+        self._workers.clear()

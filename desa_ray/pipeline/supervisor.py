@@ -1,0 +1,363 @@
+"""The one supervisor of workers: every shard once, whatever dies.
+
+It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or processes of this
+machine. The rules: a task goes to a worker that is up; a worker that dies is replaced and its shard handed out again;
+one that outlasts the time limit is killed, which is the same. What stops a stage: an error of a shard's own (bad data,
+a corrupt artifact) at once, and a shard that was lost `max_failures` times, by name. Workers hold their engine and stay
+until their place is needed for a pool that has work. Shards are deterministic and write once, so a second run of one
+is harmless.
+
+One thread does all of it. Threads of stages wait in `compute`.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from desa_ray.config import ClusterConfig
+from desa_ray.error_boundary import as_desa_error
+from desa_ray.errors import DesaError
+from desa_ray.pipeline.backend import LostCluster, Stopped, lost_too_often
+from desa_ray.pipeline.shard_queue import OneStageAtATime, Policy, ShardQueue, StageShards
+from desa_ray.pipeline.stage import Pool, Task
+from desa_ray.pipeline.transport import Answer, Event, Lost, Placement, Transport, Up
+
+POLL_S = 0.2
+RESPAWN_PAUSE_S = 1.0
+GROW_EVERY_S = 2.0
+START_TIMEOUT_S = 600.0
+
+
+@dataclass
+class _Worker:
+    """A worker and what it is doing: coming up, idle, or at a task of a stage."""
+
+    pool: Pool
+    up: bool = False
+    task: Task | None = None
+    stage: StageShards | None = None
+    since: float = 0.0
+    killed: bool = False
+
+
+@dataclass
+class _PoolState:
+    """When a pool may grow again, when one of its workers was last seen alive, and when it was last used."""
+
+    last_up: float
+    grow_at: float = 0.0
+    respawn_at: float = 0.0
+    used: float = 0.0
+
+
+class Supervisor:
+    """Computes the shards of stages over a transport; stages may come from several threads.
+
+    Args:
+        limits: `max_failures` and `shard_timeout_s` count.
+        max_parallel_stages: how many stages are worth beginning side by side.
+        on_loss: told the pool of a shard that was lost with its worker, and whether it is handed out again.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        placement: Placement,
+        limits: ClusterConfig,
+        *,
+        max_parallel_stages: int,
+        policy: Policy | None = None,
+        on_loss: Callable[[Pool, bool], None] = lambda pool, again: None,
+    ):
+        self.transport, self.placement, self.limits = transport, placement, limits
+        self.max_parallel_stages, self.on_loss = max_parallel_stages, on_loss
+        self._queue = ShardQueue(policy or OneStageAtATime())
+        self._workers: dict[int, _Worker] = {}
+        self._pools: dict[str, _PoolState] = {}
+        self._inbox: SimpleQueue[StageShards | Pool | None] = SimpleQueue()  # None: close
+        self._stopping, self._over = threading.Event(), threading.Event()
+        self._spawned = 0
+        self._thread = threading.Thread(target=self._run, name="desa-supervisor", daemon=True)
+        self._thread.start()
+
+    def prestart(self, pool: Pool) -> None:
+        """Begin to bring up all workers of a pool, before there is work for them."""
+        self._inbox.put(pool)
+        self.transport.wake()
+
+    def compute(
+        self,
+        pool: Pool,
+        tasks: Sequence[Task],
+        on_start: Callable[[], None],
+        on_done: Callable[[Task], None],
+    ) -> int:
+        """Compute the shards of one stage; returns when all are done, with the number of workers they were spread over.
+
+        Args:
+            on_start: called once, when the first shard is handed out.
+            on_done: called for every shard that is done.
+
+        Raises:
+            DesaError: the first lasting failure of a shard.
+            LostCluster: what the workers ran on is gone.
+            Stopped: after `stop`.
+        """
+        stage = StageShards(pool, deque(tasks), on_start, on_done, len(tasks))
+        self._inbox.put(stage)
+        self.transport.wake()
+        if self._over.is_set():  # nobody takes it any more
+            stage.end(Stopped())
+        stage.over.wait()
+        if stage.error is not None:
+            raise stage.error
+        return min(stage.most_workers, len(tasks))
+
+    def stop(self) -> None:
+        """Make every `compute` raise; for the way out after an interrupt."""
+        self._stopping.set()
+        self.transport.wake()
+
+    def recover(self, loss: LostCluster) -> None:
+        raise loss  # who started what the workers ran on can start another
+
+    def close(self) -> None:
+        """End all workers."""
+        self._inbox.put(None)
+        if not self._over.is_set():
+            self.transport.wake()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._next_round():
+                self._step()
+        finally:
+            self._over.set()
+            self._take_in(wait=False)
+            self._fail_all(Stopped())
+            self._workers_end(list(self._workers))
+            self.transport.close()
+
+    def _next_round(self) -> bool:
+        """Takes in what came; waits while there is nothing to do. False when it is over."""
+        coming_up = any(not worker.up for worker in self._workers.values())
+        if not self._take_in(wait=not coming_up and not self._queue.stages()):
+            return False
+        if self._stopping.is_set():
+            self._fail_all(Stopped())
+        return True
+
+    def _take_in(self, *, wait: bool) -> bool:
+        """Empties the inbox; with `wait`, something comes first. False when the supervisor is to close."""
+        while True:
+            try:
+                came = self._inbox.get(block=wait)
+            except Empty:
+                return True
+            wait = False
+            if came is None:
+                return False
+            if isinstance(came, Pool):
+                self._guarded(came, partial(self._grow, came, 1 << 20))
+            else:
+                self._queue.add(came)
+                self._look_again()
+
+    def _look_again(self) -> None:
+        """Work came or went: every pool may have another claim now."""
+        for state in self._pools.values():
+            state.grow_at = 0.0
+
+    def _step(self) -> None:
+        try:
+            self.transport.check()
+            self._grow_pools()
+            self._hand_out()
+            for event in self.transport.poll(POLL_S):
+                self._take(event)
+            self._kill_overdue()
+            self._give_up_on_pools_that_never_come_up()
+        except LostCluster as loss:
+            self._workers.clear()
+            self._pools.clear()
+            self._fail_all(loss)
+        except Exception as error:
+            self._fail_all(as_desa_error(error, "supervisor of workers"))
+
+    def _hand_out(self) -> None:
+        """Give every idle worker its next shard."""
+        now = time.monotonic()
+        for number, worker in list(self._workers.items()):
+            if not worker.up or worker.task is not None:
+                continue
+            found = self._queue.next(worker.pool)
+            if found is None:
+                continue
+            stage, task = found
+            if not stage.started:
+                stage.started = True
+                if not self._called(stage, stage.on_start):
+                    continue
+            worker.stage, worker.task, worker.since = stage, task, now
+            stage.in_flight += 1
+            stage.most_workers = max(stage.most_workers, len(self._of(worker.pool)))
+            self._state(worker.pool).used = now
+            self.transport.send(number, task)
+
+    def _take(self, event: Event) -> None:
+        worker = self._workers.get(event.worker)
+        if worker is None:  # ended meanwhile
+            return
+        match event:
+            case Up():
+                worker.up = True
+                self._state(worker.pool).last_up = time.monotonic()
+            case Answer(error=error):
+                self._state(worker.pool).last_up = time.monotonic()
+                self._answered(worker, error)
+            case Lost(reason=reason):
+                del self._workers[event.worker]
+                state = self._state(worker.pool)
+                state.grow_at, state.respawn_at = 0.0, time.monotonic() + RESPAWN_PAUSE_S
+                self._lost(worker, reason)
+
+    def _answered(self, worker: _Worker, error: DesaError | None) -> None:
+        stage, task = worker.stage, worker.task
+        worker.stage = worker.task = None
+        if stage is None or task is None:
+            return
+        stage.in_flight -= 1
+        if error is not None:
+            self._fail(stage, error)
+        elif self._called(stage, lambda: stage.on_done(task)) and not stage.open and not stage.in_flight:
+            self._queue.remove(stage)
+            self._look_again()
+            stage.end()
+
+    def _lost(self, worker: _Worker, reason: str) -> None:
+        """Queue a lost shard again, or stop its stage where it was lost too often."""
+        stage, task = worker.stage, worker.task
+        if stage is None or task is None or stage.over.is_set():
+            return
+        stage.in_flight -= 1
+        stage.failures[task.shard.number] += 1
+        failures = stage.failures[task.shard.number]
+        again = failures < self.limits.max_failures
+        self.on_loss(worker.pool, again)
+        if again:
+            stage.open.append(task)
+        else:
+            self._fail(stage, lost_too_often(task, failures, reason))
+
+    def _called(self, stage: StageShards, callback: Callable[[], None]) -> bool:
+        """Calls back for a stage; an error of the callback's is the stage's."""
+        try:
+            callback()
+        except BaseException as error:
+            self._fail(stage, error)
+            return False
+        return True
+
+    def _fail(self, stage: StageShards, error: BaseException) -> None:
+        """Stop a stage; workers that are still at its shards are ended, so that the next stage gets fresh ones."""
+        self._queue.remove(stage)
+        self._look_again()
+        self._workers_end([number for number, worker in self._workers.items() if worker.stage is stage])
+        stage.end(error)
+
+    def _fail_all(self, error: BaseException) -> None:
+        for stage in self._queue.stages():
+            self._fail(stage, error)
+
+    def _kill_overdue(self) -> None:
+        now = time.monotonic()
+        for number, worker in list(self._workers.items()):
+            overdue = worker.task is not None and now - worker.since > self.limits.shard_timeout_s
+            if overdue and not worker.killed:
+                worker.killed = True
+                self.transport.kill(number)
+
+    def _give_up_on_pools_that_never_come_up(self) -> None:
+        now = time.monotonic()
+        for pool in self._queue.pools():
+            own = self._of(pool)
+            late = now - self._state(pool).last_up > START_TIMEOUT_S
+            if own and late and not any(worker.up for worker in own.values()):
+                mend = "free resources on the cluster, then rerun"
+                what = f"no worker of pool {pool.name} came up within {START_TIMEOUT_S:.0f} s"
+                for stage in self._queue.stages(pool):
+                    self._fail(stage, DesaError(what, where="cluster", mend=mend))
+
+    # -- how many workers, and where they find a place
+
+    def _grow_pools(self) -> None:
+        """Start workers for the pools that have work: those that are up first, then small ones."""
+        now = time.monotonic()
+        waiting = self._queue.pools()
+        waiting.sort(key=lambda pool: (not self._of(pool), pool.size or 1 << 20))
+        for pool in waiting:
+            state = self._state(pool)
+            if now < max(state.grow_at, state.respawn_at):
+                continue
+            state.grow_at = now + GROW_EVERY_S
+            self._guarded(pool, partial(self._grow, pool, self._queue.left(pool)))
+
+    def _guarded(self, pool: Pool, grow: Callable[[], None]) -> None:
+        """A pool that finds no place at all fails its stages."""
+        try:
+            grow()
+        except LostCluster:
+            raise
+        except DesaError as error:
+            for stage in self._queue.stages(pool):
+                self._fail(stage, error)
+
+    def _grow(self, pool: Pool, tasks: int) -> None:
+        """As many workers as the tasks, the pool's size and the room allow.
+
+        Pools without work are ended for them, the least recently used first. The books are our own: what a cluster
+        calls free lags behind workers that are still being placed.
+        """
+        capacity = self.placement.capacity(pool)
+        have = len(self._of(pool))
+        wanted = max(1, min(pool.size or capacity, tasks, capacity))
+        busy = self._counts([other for other in self._queue.pools() if other.name != pool.name])
+        while wanted > have and not self.placement.fits([*busy, (pool, wanted)]):
+            wanted -= 1
+        if wanted <= have:
+            return
+        idle = self._idle_pools(pool)
+        while idle and not self.placement.fits([*busy, *self._counts(idle), (pool, wanted)]):
+            ended = idle.pop(0)
+            self._workers_end(list(self._of(ended)))
+        for _ in range(wanted - have):
+            self._spawned += 1
+            self._workers[self._spawned] = _Worker(pool)
+            self.transport.spawn(self._spawned, pool)
+
+    def _idle_pools(self, pool: Pool) -> list[Pool]:
+        """Other pools that have workers and no work, the least recently used first."""
+        working = {other.name for other in self._queue.pools()} | {pool.name}
+        found = {worker.pool.name: worker.pool for worker in self._workers.values()}
+        idle = [other for name, other in found.items() if name not in working]
+        return sorted(idle, key=lambda other: self._state(other).used)
+
+    def _counts(self, pools: Sequence[Pool]) -> list[tuple[Pool, int]]:
+        return [(pool, len(self._of(pool))) for pool in pools]
+
+    def _of(self, pool: Pool) -> dict[int, _Worker]:
+        return {n: worker for n, worker in self._workers.items() if worker.pool.name == pool.name}
+
+    def _state(self, pool: Pool) -> _PoolState:
+        return self._pools.setdefault(pool.name, _PoolState(last_up=time.monotonic()))
+
+    def _workers_end(self, numbers: Sequence[int]) -> None:
+        if numbers:
+            for number in numbers:
+                self._workers.pop(number, None)
+            self.transport.end(numbers)
