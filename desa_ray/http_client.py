@@ -10,7 +10,7 @@ import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,8 @@ class Bounds:
         file_bytes: of an answer that is fetched as a file (`stream=True`).
         rate: bytes a second that buy more time while they are sent, or received as a file; None for none.
         stop: ends it early.
+        sink: takes the blocks of a file as they come, each with the size that was announced, if one was; the answer's
+            body is empty then.
     """
 
     seconds: float
@@ -52,6 +54,7 @@ class Bounds:
     file_bytes: int = 4 << 30
     rate: float | None = None
     stop: Stop | None = None
+    sink: Callable[[bytes, int | None], object] | None = None
 
 
 class _Watched(HTTPConnection):
@@ -69,10 +72,14 @@ class _Watched(HTTPConnection):
         return opened
 
     def send(self, data: Any) -> None:
-        super().send(data)
         exchange = current()
-        if exchange is not None and isinstance(data, bytes | bytearray | memoryview):
-            exchange.moved(len(data))
+        if exchange is None or not isinstance(data, bytes | bytearray | memoryview):
+            super().send(data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), BLOCK):
+            super().send(view[start : start + BLOCK])
+            exchange.moved(min(BLOCK, len(view) - start))
 
 
 class _WatchedTls(_Watched, HTTPSConnection):
@@ -126,7 +133,7 @@ class BoundedAdapter(HTTPAdapter):
             response = super(BoundedAdapter, self).send(request, True, inner, verify, cert, dict(proxies or {}))
             with closing(response.raw) as raw:
                 # Whoever reads the answer later reads what is here already.
-                response.raw = _body(raw, bounds, as_file=stream and response.ok)
+                response.raw = _body(raw, bounds, as_file=stream and response.status_code == 200)
             # Where no charset is named, `text` would guess one for as long as that takes.
             response.encoding = "utf-8"
             return response
@@ -146,13 +153,17 @@ def _body(raw: BaseHTTPResponse, bounds: Bounds, *, as_file: bool) -> IO[bytes]:
     exchange = current() or Exchange(bounds.seconds)
     body: Any = tempfile.SpooledTemporaryFile(IN_MEMORY) if as_file else io.BytesIO()  # noqa: SIM115 (the caller's)
     limit, size = bounds.file_bytes if as_file else bounds.body_bytes, 0
+    announced = getattr(raw, "length_remaining", None)
     for block in raw.stream(BLOCK, decode_content=True):
         size += len(block)
         if size > limit:
             raise Unanswered(f"the answer is longer than {limit} bytes", "is this the right address?")
         if as_file:
             exchange.moved(len(block))
-        body.write(block)
+        if as_file and bounds.sink is not None:
+            bounds.sink(block, announced)
+        else:
+            body.write(block)
     body.seek(0)
     return body
 

@@ -116,6 +116,25 @@ def drips(start: bytes, piece: bytes, every_s: float = 0.05) -> Talk:
     return talk
 
 
+def whole(connection: socket.socket, data: bytes = b"") -> bytes:
+    """A request to its end; `data` is what was read of it already."""
+    while b"\r\n\r\n" not in data:
+        block = connection.recv(1 << 16)
+        if not block:
+            raise ConnectionResetError
+        data += block
+    head, _, body = data.partition(b"\r\n\r\n")
+    lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    blocks, missing = [head, b"\r\n\r\n", body], (int(lengths[0].partition(b":")[2]) if lengths else 0) - len(body)
+    while missing > 0:
+        block = connection.recv(1 << 16)
+        if not block:
+            raise ConnectionResetError
+        blocks.append(block)
+        missing -= len(block)
+    return b"".join(blocks)
+
+
 def self_signed(folder: Path) -> Path:
     """A key and its certificate for 127.0.0.1, in one file, which is its own authority."""
     key = ec.generate_private_key(ec.SECP256R1())

@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from desa_ray.cluster.job_client import job_client
 from desa_ray.cluster.session import knock
 from desa_ray.errors import DesaError
+from desa_ray.http_failures import Unanswered, chain, one_line
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 ADDRESS_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
@@ -23,6 +26,9 @@ POLL_S = 0.5
 READY_TIMEOUT_S = 60.0
 LOST_TIMEOUT_S = 120.0  # how long the job server may be away before a follower gives up; the job goes on
 WHERE = "submit.address"
+# What Ray's client raises, whatever the other side answers.
+FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
+LOOKS = 3  # for a job whose submission got no answer
 
 
 def job_server(address: str | None) -> str:
@@ -51,9 +57,9 @@ class RayJobs:
             if address.startswith("http"):
                 knock(address)
             with _without(ADDRESS_VARIABLES):  # Ray prefers them to the address it is given
-                self.client = JobSubmissionClient(address)
+                self.client = job_client(address)
             theirs = self.client._server_ray_version  # asked for while connecting
-        except (OSError, RayError, RuntimeError, ValueError) as error:
+        except (RayError, *FAILURES) as error:
             raise self._failed(error, "no Ray job server") from error
         if theirs != ray.__version__:
             raise DesaError(
@@ -67,16 +73,32 @@ class RayJobs:
         runtime: dict[str, Any] = {"env_vars": dict(environment)}
         if folder is not None:
             runtime["working_dir"] = str(folder)
-        started = time.monotonic()
+        started, job = time.monotonic(), f"raysubmit_{uuid4().hex[:16]}"
         while True:
             try:
-                return self.client.submit_job(entrypoint=shlex.join(command), runtime_env=runtime)
-            except (OSError, RuntimeError, ValueError) as error:
+                self.client.submit_job(entrypoint=shlex.join(command), runtime_env=runtime, submission_id=job)
+            except FAILURES as error:
                 # A head that has just been started takes no jobs for some seconds, and says to try again.
                 early = "No available agent" in str(error) and time.monotonic() - started < READY_TIMEOUT_S
-                if not early:
+                if not early and not self._taken(job):
                     raise self._failed(error, "the job was not taken") from error
-            time.sleep(POLL_S)
+                if early:
+                    time.sleep(POLL_S)
+                    continue
+            return job
+
+    def _taken(self, job: str) -> bool:
+        """Whether the job server has the job; the answer to its submission may have been lost."""
+        for _ in range(LOOKS):
+            try:
+                self.client.get_job_info(job)
+            except FAILURES as error:
+                if "status code 404" in str(error):
+                    return False
+                time.sleep(POLL_S)
+            else:
+                return True
+        return False
 
     def follow(self, job: str, write: Callable[[str], object]) -> int:
         """Write the job's output as it comes; returns its exit code when it has ended.
@@ -96,7 +118,7 @@ class RayJobs:
                 last_seen = time.monotonic()
                 if info.status.is_terminal():
                     return self._exit_code(job, info)
-            except (OSError, RuntimeError) as error:
+            except FAILURES as error:
                 if "status code 404" in str(error):
                     raise DesaError(f"no job {job} at {self.address}", where="submit.job") from error
                 if time.monotonic() - last_seen > LOST_TIMEOUT_S:
@@ -136,15 +158,16 @@ class RayJobs:
         return code if code >= 0 else 128 - code
 
     def _failed(self, error: Exception, what: str) -> DesaError:
-        text = " ".join(str(error).split())
-        if "uthentication" in text:
+        said = next((cause.what for cause in chain(error) if isinstance(cause, Unanswered)), str(error))
+        text = one_line(said)
+        if "uthentication" in str(error):
             return DesaError(
                 f"{what}: {self.address} refuses the token",
                 where=WHERE,
                 mend="set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the cluster's",
             )
         return DesaError(
-            f"{what} at {self.address}: {text[:300]}",
+            f"{what} at {self.address}: {text}",
             where=WHERE,
             mend="give the address of the head node's dashboard, http://HOST:8265",
         )

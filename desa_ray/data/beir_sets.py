@@ -6,10 +6,7 @@ the archives; their address is part of each data set's configuration (`dataset.u
 
 import os
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
-from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,9 +14,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from desa_ray.config import DatasetConfig
 from desa_ray.errors import DesaError
+from desa_ray.http_client import Bounds, session
+from desa_ray.http_failures import one_line
 from desa_ray.terminal import screen
 
-TIMEOUT_S = 10.0  # without an answer for as long, there is no network
+TIMEOUT_S = 30.0  # without an answer for as long, there is no network
+RATE = 16 << 10  # bytes a second: a slower download is given up
+LARGEST = 64 << 30
 
 
 def locate(config: DatasetConfig, data_home: Path) -> Path:
@@ -57,22 +58,30 @@ def _download(config: DatasetConfig, archive: Path, folder: Path) -> None:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{config.name}.") as scratch:
             part = Path(scratch) / archive.name
-            with urllib.request.urlopen(config.url, timeout=TIMEOUT_S) as response, part.open("wb") as file:  # noqa: S310 (checked above)
-                _copy(response, file, response.length, config.name)
+            with part.open("wb") as file:
+                _fetch(config.url, file, config.name)
                 file.flush()
                 os.fsync(file.fileno())
             if not zipfile.is_zipfile(part):
                 raise unavailable(f"what {config.url} sent is not a complete zip")
             part.replace(archive)
-    except (OSError, HTTPException) as error:
-        why = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise unavailable(f"downloading {config.url} failed: {why}") from error
+    except OSError as error:
+        raise unavailable(f"downloading {config.url} failed: {error}") from error
 
 
-def _copy(response: BinaryIO, part: BinaryIO, size: int | None, name: str) -> None:
+def _fetch(url: str, file: BinaryIO, name: str) -> None:
+    """Writes what lies at an address to a file; raises OSError where that cannot be had."""
     columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=screen(stderr=True)) as progress:
-        task = progress.add_task(f"downloading {name}", total=size)
-        while block := response.read(1 << 20):
-            part.write(block)
-            progress.advance(task, len(block))
+        task = progress.add_task(f"downloading {name}", total=None)
+
+        def take(block: bytes, rest: int | None) -> None:
+            file.write(block)
+            progress.update(task, advance=len(block), total=rest)
+
+        bounds = Bounds(TIMEOUT_S, file_bytes=LARGEST, rate=RATE, sink=take)
+        # No key is sent, so that redirects may lead to another host.
+        with session(url, bounds, follow=True) as server:
+            response = server.get(url, stream=True, headers={"Accept-Encoding": "identity"})
+    if response.status_code != 200:
+        raise OSError(f"it answered {response.status_code} {one_line(response.reason or '')}")

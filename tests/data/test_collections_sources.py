@@ -18,9 +18,10 @@ import yaml
 
 from desa_ray import unpacking
 from desa_ray.config import DatasetConfig
-from desa_ray.data import fingerprint, generations_folder, load_collection
+from desa_ray.data import beir_sets, fingerprint, generations_folder, load_collection
 from desa_ray.errors import DesaError
 from desa_ray.types import Collection
+from tests.raw_server import answer, drips, raw_server, says
 
 FILES = {
     "corpus.jsonl": '{"_id": "d1", "title": "Fish", "text": "swim"}\n{"_id": "d2", "title": "", "text": "Birds"}\n',
@@ -241,6 +242,27 @@ def test_a_failed_download_leaves_nothing_behind(tmp_path: Path, served: Callabl
 def test_without_an_answer_the_error_says_so(tmp_path: Path, served: Callable[[str], str]) -> None:
     with pytest.raises(DesaError, match=r"downloading http://127\.0\.0\.1:1/x\.zip failed: .*refused"):
         load_collection(beir(url="http://127.0.0.1:1/x.zip"), data_home=tmp_path)
+
+
+def test_a_download_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(beir_sets, "TIMEOUT_S", 1.0)
+    start = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nPK"
+    with raw_server(drips(start, b"x")) as server:
+        with pytest.raises(DesaError, match=r"downloading .* failed: no answer within 1 s"):
+            load_collection(beir(url=f"{server.url}/x.zip"), data_home=tmp_path)
+        assert server.gone.wait(15)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_follows_redirects_and_tells_what_it_meets(tmp_path: Path, served: Callable[[str], str]) -> None:
+    make_zip(tmp_path / "public" / "scifact.zip", wrapping="scifact/")
+    moved = answer(b"", "302 Found", f"Location: {served('scifact.zip')}")
+    with raw_server(says(moved)) as server:
+        load_collection(beir(url=f"{server.url}/x.zip"), data_home=tmp_path / "home")
+    for said, word in ((answer(b"", "404 Not Found"), "404 Not Found"), (b"no HTTP\r\n", "no HTTP")):
+        with raw_server(says(said)) as server, pytest.raises(DesaError, match=f"downloading .* failed: .*{word}"):
+            load_collection(beir(url=f"{server.url}/x.zip"), data_home=tmp_path / "other")
 
 
 def test_recorded_generations_are_those_beside_the_files(tmp_path: Path, shared: Path) -> None:

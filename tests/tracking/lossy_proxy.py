@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from tests.raw_server import whole
+
 DELIVER, LOSE, CUT = "deliver", "lose the answer", "hang up once the request is forwarded"
 
 
@@ -54,7 +56,7 @@ class LossyProxy:
         """One request a connection."""
         with client, suppress(OSError, ValueError):
             client.settimeout(60)
-            request = _whole(client)
+            request = whole(client).replace(b"Connection: keep-alive", b"Connection: close")
             with self._lock:
                 line = b" ".join(request.split(b" ", 2)[:2]).decode()
                 fate = self.plan(len(self.seen), line)
@@ -80,21 +82,6 @@ class LossyProxy:
             while block := server.recv(1 << 16):
                 answer += block
         return answer
-
-
-def _whole(client: socket.socket) -> bytes:
-    data = b""
-    while b"\r\n\r\n" not in data:
-        block = client.recv(1 << 16)
-        if not block:
-            raise ValueError
-        data += block
-    head, _, body = data.partition(b"\r\n\r\n")
-    lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-    length = int(lengths[0].partition(b":")[2]) if lengths else 0
-    while len(body) < length:
-        body += client.recv(1 << 16)
-    return head.replace(b"Connection: keep-alive", b"Connection: close") + b"\r\n\r\n" + body
 
 
 @contextmanager
