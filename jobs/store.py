@@ -11,7 +11,7 @@ from pathlib import Path
 from desa_ray.config import StoreConfig
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, listed
-from desa_ray.experiment.places import home, store_root
+from desa_ray.experiment.places import DATABASE, home, store_root
 from desa_ray.output import print_text
 from desa_ray.store.artifacts import Store
 from desa_ray.store.catalog import Entry
@@ -19,6 +19,7 @@ from desa_ray.store.garbage import judged, reachable, sweep_out
 from desa_ray.store.keys import Key
 from desa_ray.terminal import PlainTable, screen
 from desa_ray.tracking.last import FILE, last_uri
+from desa_ray.tracking.sqlite_uri import sqlite_uri
 from jobs.arguments import ArgumentParser
 from jobs.console import note
 
@@ -148,8 +149,8 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
 
 def _own_tracking() -> list[str]:
     """The home's own database, and the server that the last runs used, as far as there are any."""
-    database = home() / "mlflow.db"
-    own = [f"sqlite:///{database}"] if database.exists() else []
+    database = home() / DATABASE
+    own = [sqlite_uri(database)] if database.exists() else []
     return list(dict.fromkeys([*own, *([last_uri(home())] if (home() / FILE).exists() else [])]))
 
 

@@ -6,7 +6,6 @@ disks and must be absolute. Ctrl-C detaches: the job goes on, and `desa submit s
 """
 
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -26,6 +25,7 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import setting_problems
 from desa_ray.experiment.spec import PATHS
 from desa_ray.printable import printable_lines
+from desa_ray.tracking.sqlite_uri import sqlite_file
 from jobs.app import hydra_app
 from jobs.arrival import VARIABLE, expectation
 from jobs.config_folder import read_folder
@@ -82,8 +82,8 @@ def _relative(config: DictConfig) -> list[DesaError]:
     """Paths that would mean another place on the cluster than here."""
     found = {f"{group}.{name}": OmegaConf.select(config, f"{group}.{name}") for group, name in PATHS}
     found["submit.home"] = config.submit.home
-    if match := re.match(r"sqlite:///([^/].*)", OmegaConf.select(config, "tracking.uri") or ""):
-        found["tracking.uri"] = match[1]
+    if database := sqlite_file(str(OmegaConf.select(config, "tracking.uri"))):
+        found["tracking.uri"] = str(database)
     return [
         DesaError(f"{value} is no place on the cluster", where=name, mend=MEND_PATH)
         for name, value in found.items()

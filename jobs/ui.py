@@ -12,6 +12,7 @@ from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 from desa_ray.parents import guard_group
 from desa_ray.tracking.last import last_uri
+from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file
 from jobs.arguments import ArgumentParser
 
 
@@ -22,7 +23,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, default=5000, help="port to listen on (%(default)s)")
     options = parser.parse_args(arguments)
     uri = last_uri(home())
-    if not uri.startswith("sqlite:"):
+    if sqlite_file(uri) is None:
         print_text(f"the last runs went to a tracking server: open {uri}")
         return 0
     if not 0 < options.port < 65536:
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
             what = f"cannot listen on {options.host}:{options.port}: {error.strerror}"
             raise DesaError(what, where="--port", mend="choose another, for example --port 5001") from error
     print_text(f"MLflow on http://{options.host}:{options.port} (Ctrl-C ends it)")
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", for_mlflow(uri)]
     command += ["--default-artifact-root", (home() / "mlartifacts").as_uri(), "--workers", "1"]
     command += ["--host", options.host, "--port", str(options.port)]
     environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}

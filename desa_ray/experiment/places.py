@@ -3,6 +3,9 @@
 from desa_ray.config import StoreConfig, TrackingConfig
 from desa_ray.errors import DesaError
 from desa_ray.places import home
+from desa_ray.tracking.sqlite_uri import sqlite_uri
+
+DATABASE = "mlflow.db"  # of MLflow, in the home
 
 
 def store_root(config: StoreConfig) -> str:
@@ -20,4 +23,4 @@ def store_root(config: StoreConfig) -> str:
 
 def tracking_uri(config: TrackingConfig) -> str:
     """Where runs are logged: as configured, else the home's own database."""
-    return config.uri or f"sqlite:///{home() / 'mlflow.db'}"
+    return config.uri or sqlite_uri(home() / DATABASE)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from fsspec.core import url_to_fs
@@ -67,7 +68,7 @@ class Files:
         self.root = os.fspath(root)
         self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip("/")  # never show a password that a URL holds
         try:
-            self._fs, self._base = url_to_fs(self.root, use_listings_cache=False)
+            self._fs, self._base = _file_system(self.root)
         except (ValueError, ImportError) as error:
             raise DesaError(f"cannot open it: {error}", where=self.shown, mend="set store.root to a folder") from error
         self._local = isinstance(self._fs, LocalFileSystem)
@@ -271,6 +272,14 @@ class Files:
         if not NAME.fullmatch(name):
             raise DesaError(f"{name!r} is not a file name", where=self.shown, mend="use letters, digits, . _ and -")
         return f"{self._base.rstrip('/')}/{name}"
+
+
+def _file_system(root: str) -> tuple[Any, str]:
+    """Who serves a root, and its name there. Only an address has a scheme; `::` in a folder's name is two letters."""
+    if "://" in root:
+        return url_to_fs(root, use_listings_cache=False)
+    local = LocalFileSystem(use_listings_cache=False)
+    return local, str(local._strip_protocol(root))
 
 
 @cache

@@ -15,6 +15,7 @@ from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
 from desa_ray.tracking.failures import answers
 from desa_ray.tracking.runs import Tracker
+from desa_ray.tracking.sqlite_uri import sqlite_file
 
 
 def look_at_tracking(uri: str) -> str:
@@ -26,8 +27,8 @@ def look_at_tracking(uri: str) -> str:
     if uri.startswith(("http://", "https://")):
         tracker = Tracker(uri, Path())
         return f"a server answers at {redacted(uri)} and lists {_experiments(tracker)}"
-    path = Path(uri.removeprefix("sqlite:///"))
-    if uri.startswith("sqlite:") and not path.exists():
+    path = sqlite_file(uri)
+    if path is not None and not path.exists():
         return f"no database yet: the first run makes {path}"
     return f"{redacted(uri)} has the schema of MLflow {mlflow.__version__} ({_revision(uri)})"
 

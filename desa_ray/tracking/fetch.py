@@ -18,6 +18,7 @@ from desa_ray.tracking.opening import open_client
 from desa_ray.tracking.paging import paged
 from desa_ray.tracking.places import artifacts_of
 from desa_ray.tracking.runs import sound_id
+from desa_ray.tracking.sqlite_uri import sqlite_file
 
 PAGE = 500
 
@@ -40,7 +41,8 @@ def fetched(run_ids: Sequence[str], name: str, uri: str | None = None) -> Iterat
         DesaError: no such store or run, or neither the run nor its children have the artifact.
     """
     uri = uri or default_uri()
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    file = sqlite_file(uri)
+    if file is not None and not file.exists():
         raise DesaError("there is no such tracking store", where=uri, mend="set DESA_HOME, or tracking.uri")
     client = open_client(uri, otherwise="")
     with tempfile.TemporaryDirectory(prefix="desa-") as folder:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 from sqlalchemy import create_engine
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
 from desa_ray.tracking import transport
 from desa_ray.tracking.failures import LATER, SERVER, disk_full, mend, told
+from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file
 
 PROBE_TIMEOUT_S = 10  # of a database's first answer
 LOCK_TIMEOUT_S = 30.0  # for which another program may hold a SQLite file; MLflow's own writes take far less
@@ -39,7 +40,7 @@ def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
             transport.trust(uri)
         else:
             _check_database(uri)
-        client = MlflowClient(tracking_uri=uri)
+        client = MlflowClient(tracking_uri=for_mlflow(uri))
         client.search_experiments(max_results=1)
     except DesaError:
         raise
@@ -70,7 +71,7 @@ def _check_database(uri: str) -> None:
     except (ArgumentError, NoSuchModuleError):
         raise _refused(uri, "not an address of a tracking store", f"use {KNOWN}") from None
     if url.get_backend_name() == "sqlite":
-        _check_sqlite(uri, url)
+        _check_sqlite(uri)
         return
     driver = dialect.import_dbapi.__module__.rpartition(".")[2]
     try:
@@ -87,10 +88,10 @@ def _check_database(uri: str) -> None:
         engine.dispose()
 
 
-def _check_sqlite(uri: str, url: URL) -> None:
-    if not url.database or url.database == ":memory:":
+def _check_sqlite(uri: str) -> None:
+    file = sqlite_file(uri)
+    if file is None:
         raise _refused(uri, "a database in memory would be lost with the run", "name a file: sqlite:///PATH")
-    file = Path(url.database)
     if file.is_dir():
         raise _refused(uri, "it is a folder", "name a file in it")
     if not file.parent.is_dir():

@@ -10,6 +10,7 @@ from desa_ray.store.keys import DIGEST
 from desa_ray.tracking.failures import SERVER, Nonsense, answers
 from desa_ray.tracking.paging import paged
 from desa_ray.tracking.runs import Tracker, sound_id
+from desa_ray.tracking.sqlite_uri import sqlite_file
 
 TAG = "key."
 PAGE = 1000
@@ -25,8 +26,8 @@ def referred(uri: str, artifacts: Path) -> dict[str, dict[str, float]]:
     Raises:
         DesaError: nobody answers there, or a page of runs cannot be read.
     """
-    path = uri.removeprefix("sqlite:///")
-    if path != uri and not Path(path).exists():
+    path = sqlite_file(uri)
+    if path is not None and not path.exists():
         return {}
     found: dict[str, dict[str, float]] = {}
     client = Tracker(uri, artifacts, otherwise="").client

@@ -13,6 +13,7 @@ from desa_ray.http_failures import one_line
 from desa_ray.locks import TRACKING, held
 from desa_ray.tracking.failures import LATER, Nonsense, answers
 from desa_ray.tracking.opening import artifact_folder, open_client
+from desa_ray.tracking.sqlite_uri import sqlite_file
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are not news
 
@@ -28,7 +29,7 @@ def tracker_lock(uri: str, artifacts: Path) -> Iterator[None]:
     Raises:
         DesaError: another process had it for too long, or this file system gives no locks.
     """
-    path = Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else artifacts
+    path = sqlite_file(uri) or artifacts
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         yield  # a place that takes no lock takes no database either: opening it says so
         return
@@ -49,7 +50,7 @@ class Tracker:
     def __init__(self, uri: str, artifacts: Path, otherwise: str = LATER):
         """Connect to `uri`; runs of a sqlite store keep their artifacts under the folder `artifacts`."""
         self.uri, self.artifacts, self.otherwise = uri, artifacts, otherwise
-        self.local = uri.startswith("sqlite:")
+        self.local = sqlite_file(uri) is not None
         if self.local:
             artifact_folder(artifacts)
         self.client = open_client(uri, otherwise)

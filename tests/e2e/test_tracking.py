@@ -74,11 +74,19 @@ def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_pat
 
 
 def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tmp_path):
+    """In a home whose name is no part of an address as it stands."""
+    home = warm_home.rename(tmp_path / "a?b#c%41&d::e ü")
     assert "run `desa run` first" in desa("ui", check=False, home=tmp_path / "empty").stderr
-    desa("run", *dataset(scifact_slice), "method=bm25", "cluster=serial", "tracking.experiment=shown")
+    desa("run", *dataset(scifact_slice), "method=bm25", "cluster=serial", "tracking.experiment=shown", home=home)
+    (cell,) = summaries(tmp_path)
+    desa("report", f"runs=[{cell['mlflow_run_id']}]", "resamples=50", "tracking.enabled=false", home=home)
+    assert f"{home}/store" in desa("store", "list", home=home).stdout
+    assert "refer to 1 results" in desa("store", "gc", home=home).stdout
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {home.name, "outputs"}
     port = _free_port()
     command = [sys.executable, "-m", "jobs", "ui", "--port", str(port)]
-    server = _server(*command, cwd=tmp_path, DESA_HOME=str(tmp_path / "home"))
+    server = _server(*command, cwd=tmp_path, DESA_HOME=str(home))
     try:
         page = _await(f"http://127.0.0.1:{port}/", server)
         assert "MLflow" in page

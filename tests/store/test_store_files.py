@@ -21,6 +21,16 @@ def files(request, tmp_path) -> Files:
     return Files(tmp_path / "store" if request.param == "local" else f"memory://{uuid4().hex}/store")
 
 
+@pytest.mark.parametrize("name", ["a::b", "s3:", "a?b#c%41", "a[b]*{c}", "a\\b", "~", "file:", "memory:", "äöü 日本"])
+def test_the_name_of_a_folder_is_never_read_as_an_address(name, tmp_path):
+    files = Files(str(tmp_path / name / "store"))
+    files.publish("x/y.txt", b"one")
+    assert (tmp_path / name / "store" / "x" / "y.txt").read_bytes() == files.read_bytes("x/y.txt") == b"one"
+    assert list(files.list("x")) == ["y.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert pickle.loads(pickle.dumps(files)).local == tmp_path / name / "store"
+
+
 @pytest.fixture
 def mounted(tmp_path):
     """A function that mounts a small tmpfs with options, or skips where this process may not mount."""
