@@ -94,6 +94,31 @@ def test_repair_checks_the_parts_of_a_resume(tmp_path):
     assert not again.has_part(part(0))
 
 
+@pytest.mark.parametrize("file", ["part", "sidecar", "manifest", "layout"])
+def test_a_repair_drops_nothing_that_another_has_repaired_meanwhile(tmp_path, monkeypatch, file):
+    """Two repairs at once: the other one drops and rewrites the part between this one's look and its deletion."""
+    artifact = Store(tmp_path).artifact(KEY)
+    first = build(artifact)
+    damaged = {"part": artifact.parts()[part(1)].file, "sidecar": part(1) + ".json"}.get(file, f"{file}.json")
+    flip(folder_of(tmp_path) / damaged)
+    own, other = (Store(tmp_path, repair=True).artifact(KEY) for _ in range(2))
+    look = own.damage
+
+    def look_slowly():
+        found = look()
+        if found:
+            monkeypatch.setattr(own, "damage", look)
+            assert not other.exists()
+            build(other)
+        return found
+
+    monkeypatch.setattr(own, "damage", look_slowly)
+    assert own.exists()
+    assert own.repaired == []
+    assert {**own.manifest(), "meta": None} == {**first, "meta": None}
+    assert Store(tmp_path).artifact(KEY).damage() == {}
+
+
 def test_repair_leaves_what_is_whole_alone(root):
     first = build(Store(root).artifact(KEY))
     again = Store(root, repair=True).artifact(KEY)

@@ -1,9 +1,14 @@
-"""Two processes that repair one store at once: the graph that they run, the damage, and what each of them says."""
+"""Two processes that repair one store at once: the graph that they run, the damage, and what each of them says.
+
+`python tests/store/two_repairs.py 500` runs many rounds and writes those that did not end well.
+"""
 
 import hashlib
 import multiprocessing
 import random
 import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +17,19 @@ from typing import Any
 
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
-from desa_ray.pipeline.executor import SerialExecutor
+from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Finished, Shard, Stage, Work, bounds, shards_of
 from desa_ray.store.artifacts import Store
+from desa_ray.store.files import Files
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["desa_ray.pipeline.execute", "desa_ray.pipeline.executor", "desa_ray.locks"])
+PROCESSES.set_forkserver_preload(["desa_ray.pipeline.execute", "desa_ray.pipeline.serial", "desa_ray.locks"])
 ROWS, LIMIT_S = 6, 120.0
 
 
 @dataclass(frozen=True)
 class Derived(Work):
-    """Rows that follow from the stage's name and the bytes of its inputs; read and written with a pause now and then."""
+    """Rows that follow from the stage's name and the bytes of its inputs; some take longer than others."""
 
     pool: None = None
     pause_s: float = 0.0
@@ -64,11 +70,28 @@ def run(root: str, pause_s: float = 0.0) -> None:
     store = Store(root, repair=True)
     targets = graph(store, pause_s)
     for stage in schedule(missing(targets)):
-        run_stage(stage, SerialExecutor(root), Quiet())
+        run_stage(stage, SerialBackend(), Quiet())
 
 
-def _told(root: str, pause_s: float, barrier: Any, told: Any) -> None:
+def _slow_disk(seed: int) -> None:
+    """Makes file operations of this process take a while now and then, so that the other one comes in between."""
+    chance = random.Random(seed)
+
+    def slowed(operation: Any) -> Any:
+        def slow(*arguments: Any, **options: Any) -> Any:
+            time.sleep(chance.choice((0.0, 0.0, 0.0, 0.002, 0.01)))
+            return operation(*arguments, **options)
+
+        return slow
+
+    for name in ("list", "read_bytes", "delete", "publish", "local_path"):
+        setattr(Files, name, slowed(getattr(Files, name)))
+
+
+def _told(root: str, pause_s: float, seed: int, barrier: Any, told: Any) -> None:
+    _slow_disk(seed)
     barrier.wait(LIMIT_S)
+    time.sleep(random.Random(seed).choice((0.0, 0.1, 0.2, 0.3, 0.5)))
     try:
         run(root, pause_s)
         told.put("done")
@@ -105,7 +128,8 @@ def round_of_two(whole: Path, root: Path, chance: random.Random) -> tuple[list[s
     hurt = damage(root, chance)
     barrier, told = PROCESSES.Barrier(2), PROCESSES.Queue()
     pause_s = chance.choice((0.0, 0.001, 0.003))
-    both = [PROCESSES.Process(target=_told, args=(str(root), pause_s, barrier, told)) for _ in range(2)]
+    seeds = [chance.randrange(1 << 30) for _ in range(2)]
+    both = [PROCESSES.Process(target=_told, args=(str(root), pause_s, seed, barrier, told)) for seed in seeds]
     for process in both:
         process.start()
     deadline = time.monotonic() + LIMIT_S
@@ -125,3 +149,24 @@ def round_of_two(whole: Path, root: Path, chance: random.Random) -> tuple[list[s
 
 def _content(stage: Stage) -> str:
     return stage.artifact.manifest()["content"] if stage.artifact.exists() else "absent"
+
+
+def by_hand(rounds: int, seed: int) -> None:
+    """Many rounds; writes those that did not end well, and how long the longest took."""
+    with tempfile.TemporaryDirectory(prefix="desa-") as name:
+        folder, chance, bad, longest = Path(name), random.Random(seed), 0, 0.0
+        run(str(folder / "whole"))
+        for number in range(rounds):
+            started = time.monotonic()
+            hurt, said, wrong = round_of_two(folder / "whole", folder / "round", chance)
+            longest = max(longest, time.monotonic() - started)
+            shutil.rmtree(folder / "round")
+            if said != ["done", "done"] or wrong:
+                bad += 1
+                sys.stdout.write(f"round {number}: hurt {hurt}; said {said}; wrong {wrong}\n")
+                sys.stdout.flush()
+        sys.stdout.write(f"{rounds} rounds, {bad} did not end well, the longest took {longest:.1f} s\n")
+
+
+if __name__ == "__main__":
+    by_hand(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 14)

@@ -44,7 +44,9 @@ def eager_threads() -> Iterator[None]:
 @pytest.fixture
 def outbox(tmp_path, monkeypatch) -> Outbox:
     monkeypatch.setattr("os.fsync", lambda _: None)
-    return Outbox.create(tmp_path / "outbox", Target("sqlite:///x.db", str(tmp_path / "a"), "tested", SWEEP, "attempt"))
+    return Outbox.create(
+        tmp_path / "outbox", Target(f"sqlite:///{tmp_path}/x.db", str(tmp_path / "a"), "tested", SWEEP, "attempt")
+    )
 
 
 def test_two_threads_send_each_entry_once(outbox, tmp_path, eager_threads):
