@@ -92,7 +92,7 @@ def _ours(error: BaseException) -> bool:
     """Whether an exception came through this program's code."""
     trace = error.__traceback__
     while trace is not None:
-        if str(trace.tb_frame.f_globals.get("__name__")).startswith(("jobs.", "desa_ray.")):
+        if str(trace.tb_frame.f_globals.get("__name__")).startswith("desa_ray."):
             return True
         trace = trace.tb_next
     return False

@@ -1,6 +1,6 @@
 """Hydra launcher `desa`: receives all overrides of a sweep at once and hands the cells to one runner.
 
-Hydra finds launchers only in the namespace `hydra_plugins`; everything else lives in `jobs`.
+Hydra finds launchers only in the namespace `hydra_plugins`; what the cells of a verb do, its task function knows.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,10 @@ class DesaLauncher(Launcher):
     """Composes every job's configuration and runs them as one sweep."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        from jobs.claims import claim
-
-        self.context, self.task_function, self.config = hydra_context, task_function, config
+        self.context, self.config = hydra_context, config
+        self.task: Any = task_function  # `HydraTask`
         # Before the sweeper writes its notes there, so that they go again with a sweep that is refused.
-        claim(Path(str(config.hydra.sweep.dir)))
+        self.task.claim(Path(str(config.hydra.sweep.dir)))
         # The sweeper composes every cell to check it and throws the result away; composing takes longer than fusing.
         loader: Any = hydra_context.config_loader
         compose, composed = loader.load_sweep_config, {}
@@ -56,13 +55,8 @@ class DesaLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
         from desa_ray.errors import DesaError, listed
-        from jobs.sweep import SWEEPS
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
-        module = self.task_function.__module__
-        if module not in SWEEPS:
-            mend = "leave out -m, commas between values, and experiments that sweep"
-            raise DesaError("this verb does not sweep", where=f"desa {module.removeprefix('jobs.')}", mend=mend)
         configs, folders = [], []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             config = deepcopy(self.context.config_loader.load_sweep_config(self.config, list(overrides)))
@@ -74,7 +68,7 @@ class DesaLauncher(Launcher):
         if twice := sorted({str(place) for place in places if places.count(place) > 1}):
             what = f"{len(places)} cells, but several would write to {listed(twice)}"
             raise DesaError(what, where="hydra.sweep.subdir", mend="let it differ, for example ${hydra.job.num}")
-        entries = SWEEPS[module](configs, folders, sweep_folder)
+        entries = self.task.sweep(configs, folders, sweep_folder)
         returns = []
         for config, overrides, entry in zip(configs, job_overrides, entries, strict=True):
             done = JobReturn()

@@ -72,7 +72,7 @@ def _main(arguments: list[str]) -> int:
     logging.raiseExceptions = False  # a log line that cannot be written is no fault
     gc.set_threshold(50_000, 20, 50)  # looking for cycles at Python's own pace takes a tenth of composing and finishing
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is a Ctrl-C
-    return importlib.import_module(f"jobs.{verb}").main(arguments[1:])
+    return importlib.import_module(f".{verb}", __package__).main(arguments[1:])
 
 
 def _unread(error: BaseException) -> int:

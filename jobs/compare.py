@@ -19,9 +19,10 @@ from desa_ray.report.render import rich_table
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.table import Column, Row, Table, Value
 from desa_ray.terminal import screen
-from jobs.arguments import ArgumentParser
-from jobs.console import note
-from jobs.fuse import run_names
+
+from .cli.arguments import ArgumentParser
+from .cli.console import note
+from .fuse import run_names
 
 MEASURES = ("nDCG@10", "R@20")
 MAX_RESAMPLES = 1_000_000

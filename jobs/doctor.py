@@ -23,10 +23,11 @@ from desa_ray.output import print_text
 from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen, shown
-from jobs import checkup
-from jobs.arguments import ArgumentParser
-from jobs.checkup import Finding, failed
-from jobs.claims import outputs
+
+from .cli import checkup
+from .cli.arguments import ArgumentParser
+from .cli.checkup import Finding, failed
+from .cli.claims import outputs
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 

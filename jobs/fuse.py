@@ -15,8 +15,9 @@ from desa_ray.errors import DesaError
 from desa_ray.output import print_text
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.terminal import PlainTable, screen
-from jobs.arguments import ArgumentParser
-from jobs.console import note
+
+from .cli.arguments import ArgumentParser
+from .cli.console import note
 
 Run = Mapping[str, Sequence[str]]
 

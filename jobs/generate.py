@@ -27,9 +27,10 @@ from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.leases import Lease
 from desa_ray.terminal import PlainTable, screen
-from jobs.app import hydra_app, output_folder
-from jobs.console import ConsoleListener, note
-from jobs.settings import spec_of
+
+from .cli.app import hydra_app, output_folder
+from .cli.console import ConsoleListener, note
+from .cli.settings import spec_of
 
 
 def _task(config: DictConfig) -> None:

@@ -5,6 +5,7 @@ Runs nothing but reading the collection. Options of its own: view=table|tree, de
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -27,9 +28,10 @@ from desa_ray.pipeline.stage import ancestors
 from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import PlainTable, screen, shown
-from jobs.app import hydra_app, output_folder
-from jobs.plan_views import plan_table, plan_tree, totals
-from jobs.settings import spec_of
+
+from .cli.app import hydra_app, output_folder
+from .cli.plan_views import plan_table, plan_tree, totals
+from .cli.settings import spec_of, specs_of
 
 OPTIONS = ("view", "detail", "explain")
 
@@ -113,10 +115,17 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
     ]
 
 
+def _sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+    """Show the plan of all cells together; runs nothing."""
+    del folder
+    show_plan(specs_of(configs, folders, OPTIONS), plan_config(configs[0]))
+    return [{} for _ in configs]
+
+
 def _task(config: DictConfig) -> None:
     show_plan([spec_of(config, output_folder(), OPTIONS)], plan_config(config))
 
 
 def main(arguments: list[str]) -> int:
     """`desa plan [overrides]`, with -m for a sweep's plan."""
-    return hydra_app("plan", "plan", arguments, _task, further=OPTIONS)
+    return hydra_app("plan", "plan", arguments, _task, sweep=_sweep, further=OPTIONS)

@@ -27,8 +27,9 @@ from desa_ray.report.study import Study
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen
 from desa_ray.types import sha256_json
-from jobs.app import hydra_app, output_folder
-from jobs.console import note
+
+from .cli.app import hydra_app, output_folder
+from .cli.console import note
 
 
 def _texts(value: Any) -> Any:

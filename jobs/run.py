@@ -1,12 +1,17 @@
 """Run cells: everything from the collection to MLflow (Hydra overrides; -m for a sweep)."""
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 from omegaconf import DictConfig
 
 from desa_ray.experiment.run import run_cells
-from jobs.app import hydra_app, output_folder
-from jobs.arrival import arrive
-from jobs.console import ConsoleListener, note
-from jobs.settings import spec_of
+
+from .cli.app import hydra_app, output_folder
+from .cli.arrival import arrive
+from .cli.console import ConsoleListener, note
+from .cli.settings import spec_of, specs_of
 
 
 def _task(config: DictConfig) -> None:
@@ -15,7 +20,16 @@ def _task(config: DictConfig) -> None:
     note(f"results: {folder.absolute()}")
 
 
+def _sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+    """Run the cells; `folder/summary.json` holds them all."""
+    specs = specs_of(configs, folders)
+    folder.mkdir(parents=True, exist_ok=True)
+    summaries = run_cells(specs, summary=folder / "summary.json", listener=ConsoleListener())
+    note(f"results: {folder.absolute()}")
+    return summaries
+
+
 def main(arguments: list[str]) -> int:
     """`desa run [overrides]`; with -m the sweep goes through the `desa` launcher."""
     arrive()
-    return hydra_app("run", "config", arguments, _task)
+    return hydra_app("run", "config", arguments, _task, sweep=_sweep)

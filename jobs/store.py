@@ -20,8 +20,9 @@ from desa_ray.store.keys import Key
 from desa_ray.terminal import PlainTable, screen
 from desa_ray.tracking.last import FILE, last_uri
 from desa_ray.tracking.sqlite_uri import sqlite_uri
-from jobs.arguments import ArgumentParser
-from jobs.console import note
+
+from .cli.arguments import ArgumentParser
+from .cli.console import note
 
 DAY_S = 86_400.0
 KEY = re.compile(r'"(?:key|key\.[^"]*)":\s*"([0-9a-f]{64})"')

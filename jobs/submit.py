@@ -26,11 +26,12 @@ from desa_ray.experiment.checks import setting_problems
 from desa_ray.experiment.spec import PATHS
 from desa_ray.printable import printable_lines
 from desa_ray.tracking.sqlite_uri import sqlite_file
-from jobs.app import hydra_app
-from jobs.arrival import VARIABLE, expectation
-from jobs.config_folder import read_folder
-from jobs.console import note
-from jobs.settings import spec_of
+
+from .cli.app import hydra_app
+from .cli.arrival import VARIABLE, expectation
+from .cli.config_folder import read_folder
+from .cli.console import note
+from .cli.settings import spec_of
 
 CONFIG_FOLDER = "conf"
 MEND_PATH = "give an absolute path on a disk that all nodes share"
@@ -91,7 +92,7 @@ def _relative(config: DictConfig) -> list[DesaError]:
     ]
 
 
-def check_sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """The cells of a `-m` command, checked together; nothing runs here."""
     _composed.add(configs)
     return [{} for _ in configs]
@@ -107,7 +108,7 @@ def main(arguments: list[str]) -> int:
     parser.prog = "desa submit"
     flags = parser.parse_intermixed_args(arguments)
     if flags.help or flags.hydra_help or flags.cfg or flags.info or flags.shell_completion:
-        return hydra_app("submit", "submit", arguments, _task, further=("submit",))
+        return hydra_app("submit", "submit", arguments, _task, sweep=_sweep, further=("submit",))
     for name in ("config_name", "config_path", "experimental_rerun"):
         if getattr(flags, name) is not None:
             raise DesaError("does not travel to the cluster", where=f"--{name.replace('_', '-')}", mend="drop it")
@@ -118,7 +119,7 @@ def main(arguments: list[str]) -> int:
     _composed.settings.clear()
     with tempfile.TemporaryDirectory(prefix="desa-submit-") as scratch:
         here = [f"hydra.run.dir={scratch}", f"hydra.sweep.dir={scratch}", "hydra.output_subdir=null"]
-        hydra_app("submit", "submit", [*options, *flags.overrides, *here], _task, further=("submit",))
+        hydra_app("submit", "submit", [*options, *flags.overrides, *here], _task, sweep=_sweep, further=("submit",))
     settings = _composed.settings[0]
     if any(other != settings for other in _composed.settings):
         raise DesaError("one submission has one target", where="submit", mend="do not sweep over submit.*")

@@ -6,7 +6,8 @@ from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, Problems, counted
 from desa_ray.experiment.places import home
 from desa_ray.output import print_text
-from jobs.arguments import ArgumentParser
+
+from .cli.arguments import ArgumentParser
 
 
 def main(arguments: list[str]) -> int:

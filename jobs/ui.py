@@ -13,7 +13,8 @@ from desa_ray.output import print_text
 from desa_ray.parents import guard_group
 from desa_ray.tracking.last import last_uri
 from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file
-from jobs.arguments import ArgumentParser
+
+from .cli.arguments import ArgumentParser
 
 
 def main(arguments: list[str]) -> int:

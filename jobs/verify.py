@@ -15,9 +15,10 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.run import run_cells
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.terminal import PlainTable, screen
-from jobs.app import hydra_app, output_folder
-from jobs.console import ConsoleListener
-from jobs.settings import spec_of
+
+from .cli.app import hydra_app, output_folder
+from .cli.console import ConsoleListener
+from .cli.settings import spec_of
 
 _failed: list[str] = []
 

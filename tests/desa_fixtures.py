@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from jobs.__main__ import main
+from desa_ray.jobs.__main__ import main
 
 DOCUMENTS, QUERIES = 500, 40
 METHODS = "method=original,shared,dense_only,sparse_only,desa"
@@ -66,7 +66,7 @@ def dataset(folder: Path) -> list[str]:
 def run_desa(cwd: Path, home: Path, *arguments: str, timeout: float = 500) -> subprocess.CompletedProcess:
     """The command as a user runs it: a process of its own in the folder `cwd`."""
     environment = {**os.environ, "DESA_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "jobs", *arguments]
+    command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
     return subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
     )

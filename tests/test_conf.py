@@ -1,5 +1,6 @@
 """The configuration: every file composes, becomes a typed configuration, and is part of the package."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -83,9 +84,33 @@ def test_all_wrong_values_are_reported_together():
 
 def test_every_package_is_listed_for_the_wheel():
     listed = set(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    found = {"desa_ray.conf", "desa_ray.requirements", "hydra_plugins", "jobs"}
+    found = {"desa_ray.conf", "desa_ray.requirements", "hydra_plugins"}
     found |= {".".join(p.parent.relative_to(REPOSITORY).parts) for p in (REPOSITORY / "desa_ray").rglob("*.py")}
+    found |= {
+        ".".join(["desa_ray", *p.parent.relative_to(REPOSITORY).parts]) for p in (REPOSITORY / "jobs").rglob("*.py")
+    }
     assert listed == found
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports by absolute name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_the_verbs_have_one_name_and_the_platform_does_not_import_them():
+    """`jobs` is importable from the root of a checkout, as a second copy of `desa_ray.jobs`."""
+    for folder in ("desa_ray", "hydra_plugins", "jobs", "tests"):
+        for path in (REPOSITORY / folder).rglob("*.py"):
+            roots = {name.split(".")[0] for name in imported(path)}
+            assert "jobs" not in roots, path
+            if folder != "tests":
+                assert not any(name.startswith("desa_ray.jobs") for name in imported(path)), path
 
 
 def test_locks_hold_hashes_and_no_addresses():

@@ -3,9 +3,9 @@
 import pytest
 
 from desa_ray.errors import counted
+from desa_ray.jobs.cli import console
+from desa_ray.jobs.cli.console import ConsoleListener
 from desa_ray.pipeline.stage import Stage
-from jobs import console
-from jobs.console import ConsoleListener
 
 
 def _stage(number: int) -> Stage:

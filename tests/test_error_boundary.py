@@ -14,7 +14,7 @@ import pytest
 from desa_ray import crash
 from desa_ray.error_boundary import as_desa_error, error_boundary, exit_code, thread_hooks
 from desa_ray.errors import Crashed, DesaError, Problems
-from jobs.__main__ import main
+from desa_ray.jobs.__main__ import main
 
 PATH = re.compile(r"crash report: (/\S+?)[;)]")
 
@@ -57,7 +57,7 @@ def report_of(line: str) -> Path:
 def test_fault_is_one_line_and_a_private_report(command, monkeypatch):
     monkeypatch.setenv("SOME_SERVICE_TOKEN", "tok-5b1f99e02c")
     error = ValueError("bad\x1b[31m thing tok-5b1f99e02c at https://me:hunter22@host/x?access_token=abcdef123")
-    monkeypatch.setattr("jobs.plan.main", fails(error))
+    monkeypatch.setattr("desa_ray.jobs.plan.main", fails(error))
     code, out, printed = command("plan", "dataset.path=/secret/place", "fusion.kappa=17", "--config-dir", "/my/folder")
     assert (code, out) == (70, "")
     [line] = printed.splitlines()
@@ -88,7 +88,7 @@ def test_fault_is_one_line_and_a_private_report(command, monkeypatch):
 def test_a_panic_of_a_rust_library_is_caught(command, monkeypatch):
     class PanicException(BaseException): ...
 
-    monkeypatch.setattr("jobs.plan.main", fails(PanicException("called `Option::unwrap()` on a `None` value")))
+    monkeypatch.setattr("desa_ray.jobs.plan.main", fails(PanicException("called `Option::unwrap()` on a `None` value")))
     code, _, printed = command("plan")
     assert code == 70
     assert "unexpected PanicException: called `Option::unwrap()`" in printed
@@ -97,7 +97,7 @@ def test_a_panic_of_a_rust_library_is_caught(command, monkeypatch):
 
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError("too deep"), AssertionError(), OSError("no number")])
 def test_every_other_error_is_one_line_too(command, monkeypatch, error):
-    monkeypatch.setattr("jobs.plan.main", fails(error))
+    monkeypatch.setattr("desa_ray.jobs.plan.main", fails(error))
     code, _, printed = command("plan")
     assert code == 70
     assert len(printed.splitlines()) == 1
@@ -106,8 +106,8 @@ def test_every_other_error_is_one_line_too(command, monkeypatch, error):
 
 
 def test_a_fault_inside_a_hydra_verb_shows_no_overrides(command, monkeypatch):
-    monkeypatch.setattr("jobs.plan.show_plan", fails(TypeError("unexpected")))
-    monkeypatch.setattr("jobs.plan.spec_of", lambda *_: fails(ZeroDivisionError("division by zero"))([]))
+    monkeypatch.setattr("desa_ray.jobs.plan.show_plan", fails(TypeError("unexpected")))
+    monkeypatch.setattr("desa_ray.jobs.plan.spec_of", lambda *_: fails(ZeroDivisionError("division by zero"))([]))
     code, _, printed = command("plan", "dataset.name=quite_private")
     assert code == 70, printed
     [line] = printed.splitlines()
@@ -126,7 +126,7 @@ def test_user_errors_and_interrupts_are_no_faults(command, monkeypatch, tmp_path
         ),
     }
     for error, (wanted, words) in expected.items():
-        monkeypatch.setattr("jobs.plan.main", fails(error))
+        monkeypatch.setattr("desa_ray.jobs.plan.main", fails(error))
         code, _, printed = command("plan")
         assert code == wanted
         assert printed.startswith(words)
@@ -136,7 +136,7 @@ def test_user_errors_and_interrupts_are_no_faults(command, monkeypatch, tmp_path
 
 def desa(tmp_path: Path, *arguments: str, **options) -> subprocess.Popen:
     environment = {**os.environ, "DESA_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-m", "jobs", *arguments]
+    command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
     return subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE, **options)
 
 
@@ -161,7 +161,7 @@ def test_closed_output_pipe_ends_quietly(kind, tmp_path):
 
 
 def test_a_broken_pipe_of_something_else_is_a_fault(command, monkeypatch):
-    monkeypatch.setattr("jobs.plan.main", fails(BrokenPipeError(32, "Broken pipe")))
+    monkeypatch.setattr("desa_ray.jobs.plan.main", fails(BrokenPipeError(32, "Broken pipe")))
     code, _, printed = command("plan")
     assert code == 70
     assert report_of(printed).exists()

@@ -13,7 +13,7 @@ import pytest
 import desa_ray
 from desa_ray.data.trec import read_run
 from desa_ray.errors import DesaError
-from jobs.fuse import main
+from desa_ray.jobs.fuse import main
 from tests.reference import GOLDEN
 
 

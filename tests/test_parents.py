@@ -112,7 +112,7 @@ def test_children_end_with_a_killed_driver(kind, tmp_path):
 
 def test_a_killed_serial_run_leaves_no_process(collection, tmp_path):
     """`desa run cluster=serial` from the first stage that needs Java on."""
-    command = [sys.executable, "-m", "jobs", "run", *dataset(collection), "cluster=serial"]
+    command = [sys.executable, "-m", "desa_ray.jobs", "run", *dataset(collection), "cluster=serial"]
     environment = {**os.environ, "DESA_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
     driver = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.jobs.cli.console import cells_table
 from desa_ray.output import print_text
 from desa_ray.printable import printable, printable_lines
 from desa_ray.report.render import rich_table
 from desa_ray.report.table import Column, Row, Table
 from desa_ray.terminal import PlainTable, PlainTree, screen, shown
-from jobs.console import cells_table
 from tests.hostile import STRINGS, odd
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -137,8 +137,8 @@ def test_tables_are_safe_on_any_console(text):
 
 @hostile
 def test_progress_titles_are_escaped(text, capsys):
+    from desa_ray.jobs.cli.console import ConsoleListener
     from desa_ray.pipeline.stage import Stage
-    from jobs.console import ConsoleListener
 
     progress = ConsoleListener()
     stage = Stage(None, "ranking", 1, {}, None, label=f"<{text}>")  # pyright: ignore[reportArgumentType]
@@ -154,9 +154,9 @@ def test_progress_titles_are_escaped(text, capsys):
 def test_progress_bars_read_no_markup(monkeypatch):
     from rich.progress import TextColumn
 
+    from desa_ray.jobs.cli import console
+    from desa_ray.jobs.cli.console import ConsoleListener
     from desa_ray.pipeline.stage import Stage
-    from jobs import console
-    from jobs.console import ConsoleListener
 
     terminal = Console(file=io.StringIO(), force_terminal=True, width=200, markup=False, emoji=False)
     monkeypatch.setattr(console, "screen", lambda **_: terminal)

@@ -21,10 +21,10 @@ from desa_ray.config import DatasetConfig, EncoderConfig, parse
 from desa_ray.data import load_collection
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.errors import CorruptArtifact, DesaError, Problems
+from desa_ray.jobs.__main__ import main
 from desa_ray.store.artifacts import Store
 from desa_ray.store.keys import Key
 from desa_ray.store.tables import read_array
-from jobs.__main__ import main
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOURCES = [path for folder in ("desa_ray", "jobs", "hydra_plugins") for path in (REPOSITORY / folder).rglob("*.py")]

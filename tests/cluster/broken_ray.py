@@ -13,7 +13,7 @@ from pathlib import Path
 from ray._private import services
 
 from desa_ray.cluster import local
-from jobs.__main__ import main
+from desa_ray.jobs.__main__ import main
 
 PROGRAMS = {
     "hangs": "#!/bin/sh\nexec sleep 600\n",

@@ -68,7 +68,7 @@ class Sweep:
     def start(self) -> "Sweep":
         environment = {**os.environ, "DESA_HOME": str(self.home), "HF_HUB_OFFLINE": "1"}
         log = (self.folder / "log").open("a")
-        command = [sys.executable, "-m", "jobs", *self.arguments]
+        command = [sys.executable, "-m", "desa_ray.jobs", *self.arguments]
         self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
         return self
 

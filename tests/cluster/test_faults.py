@@ -22,7 +22,7 @@ def _dataset(folder: Path) -> list[str]:
 
 def _start(folder: Path, home: Path, *arguments: str) -> subprocess.Popen:
     environment = {**os.environ, "DESA_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "jobs", "run", *arguments]
+    command = [sys.executable, "-m", "desa_ray.jobs", "run", *arguments]
     log = (folder / "log").open("w")
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
 

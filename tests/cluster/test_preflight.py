@@ -12,9 +12,9 @@ from hydra import compose, initialize_config_module
 from desa_ray.cluster.node_facts import facts, fingerprint
 from desa_ray.cluster.preflight import differences, needs_of
 from desa_ray.config import RunConfig
+from desa_ray.jobs.cli.settings import spec_of
 from desa_ray.pipeline.provenance import code_hash, installed, platform_facts
 from desa_ray.store.files import Files
-from jobs.settings import spec_of
 
 
 def _config(*overrides: str) -> RunConfig:

@@ -22,8 +22,8 @@ from ray._raylet import AuthenticationTokenLoader, Config
 
 from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.errors import DesaError
-from jobs.arrival import VARIABLE, arrive, expectation
-from jobs.submit import main
+from desa_ray.jobs.cli.arrival import VARIABLE, arrive, expectation
+from desa_ray.jobs.submit import main
 from tests.cluster.ray_nodes import RayHead, RayNode, can_hide_folders, token_environment
 from tests.desa_fixtures import dataset, run_desa
 
@@ -46,7 +46,7 @@ class Site:
         return self.folder / "home"
 
     def start(self, *arguments: str, cwd: Path, **environment: str) -> subprocess.Popen:
-        command = [sys.executable, "-m", "jobs", "submit", f"submit.address={self.head.url}", *arguments]
+        command = [sys.executable, "-m", "desa_ray.jobs", "submit", f"submit.address={self.head.url}", *arguments]
         variables = {**token_environment(), "DESA_HOME": str(self.home), **environment}
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=cwd, env=variables, stdout=pipe, stderr=pipe, text=True)

@@ -7,9 +7,9 @@ import pytest
 
 from desa_ray.config import ClusterConfig, FusionConfig, RunConfig, checked
 from desa_ray.errors import Problems, choices
-from jobs.claims import IN_USE
-from jobs.composition import ordered
-from jobs.help import help_text
+from desa_ray.jobs.cli.claims import IN_USE
+from desa_ray.jobs.cli.help import help_text
+from desa_ray.jobs.cli.hydra_errors import ordered
 from tests.desa_fixtures import dataset
 
 # override -> what one error line must hold; `mend` parts are the words that a user would type next

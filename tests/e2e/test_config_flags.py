@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from desa_ray.errors import DesaError
-from jobs.submit import main as submit
+from desa_ray.jobs.submit import main as submit
 from tests.e2e.test_config_folder import MINE, SECRET, composed, surroundings, write
 
 __all__ = ["surroundings"]

@@ -10,9 +10,9 @@ from hydra.core.config_store import ConfigStore
 
 from desa_ray.errors import DesaError
 from desa_ray.experiment.spec import CellSpec
-from jobs.app import hydra_app
-from jobs.config_folder import MAX_TOTAL, offered, read_folder
-from jobs.settings import spec_of
+from desa_ray.jobs.cli.app import hydra_app
+from desa_ray.jobs.cli.config_folder import MAX_TOTAL, offered, read_folder
+from desa_ray.jobs.cli.settings import spec_of
 
 SECRET = "hush-5f1d"
 CHANNELS = "channels:\n  - {name: dense, kind: dense, operator: residual}\n"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from desa_ray.errors import DesaError
-from jobs.config_folder import KNOWN, read_folder
-from jobs.config_rules import GLOBAL
+from desa_ray.jobs.cli.config_folder import KNOWN, read_folder
+from desa_ray.jobs.cli.config_rules import GLOBAL
 
 CASES = settings(max_examples=10_000, deadline=None, database=None)
 WORDS = [

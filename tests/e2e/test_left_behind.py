@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs.__main__ import VERBS
-from jobs.claims import IN_USE, claim, release, sweep_claims
+from desa_ray.jobs.__main__ import VERBS
+from desa_ray.jobs.cli.claims import IN_USE, claim, release, sweep_claims
 from tests.desa_fixtures import dataset
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WRITER = """
 import sys, time
 from pathlib import Path
-from jobs.claims import claim
+from desa_ray.jobs.cli.claims import claim
 claim(Path(sys.argv[1]))
 print("claimed", flush=True)
 time.sleep(600)
@@ -85,7 +85,7 @@ def test_a_killed_run_leaves_no_marks_after_the_next(collection, desa, tmp_path)
     common = [*dataset(collection), "cluster=serial", "tracking.enabled=false", "method=original"]
     environment = {**os.environ, "DESA_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
     killed = subprocess.Popen(
-        [sys.executable, "-m", "jobs", "run", *common],
+        [sys.executable, "-m", "desa_ray.jobs", "run", *common],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.DEVNULL,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import checkup
-from jobs.doctor import store as store_finding
+from desa_ray.jobs.cli import checkup
+from desa_ray.jobs.doctor import store as store_finding
 from tests.desa_fixtures import dataset
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from jobs.__main__ import main
+from desa_ray.jobs.__main__ import main
 from tests.desa_fixtures import dataset
 
 Plan = Callable[..., tuple[int, str, str]]

@@ -7,8 +7,8 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
+from desa_ray.jobs import store as command
 from desa_ray.store.artifacts import Store
-from jobs import store as command
 from tests.desa_fixtures import METHODS, dataset, summaries
 
 NOW = ["--older-than", "0"]

@@ -16,9 +16,9 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.prepare import prepare
 from desa_ray.experiment.run import plan
 from desa_ray.experiment.sweep import Sweep
+from desa_ray.jobs.cli.settings import spec_of
 from desa_ray.store.artifacts import Store
 from desa_ray.tracking.sweeps import SweepLog, SweepRun
-from jobs.settings import spec_of
 from tests.desa_fixtures import METHODS, dataset, run_desa, summaries
 
 
@@ -168,7 +168,7 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
     for name, kappas in starts.items():
         (tmp_path / name).mkdir()
         environment = {**os.environ, "DESA_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-        line = [sys.executable, "-m", "jobs", "run", "-m", "method=original,desa", kappas, *command]
+        line = [sys.executable, "-m", "desa_ray.jobs", "run", "-m", "method=original,desa", kappas, *command]
         log = (tmp_path / name / "log").open("w")
         processes.append(subprocess.Popen(line, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
     for name, process in zip(starts, processes, strict=True):

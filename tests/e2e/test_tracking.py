@@ -85,7 +85,7 @@ def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tm
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {home.name, "outputs"}
     port = _free_port()
-    command = [sys.executable, "-m", "jobs", "ui", "--port", str(port)]
+    command = [sys.executable, "-m", "desa_ray.jobs", "ui", "--port", str(port)]
     server = _server(*command, cwd=tmp_path, DESA_HOME=str(home))
     try:
         page = _await(f"http://127.0.0.1:{port}/", server)

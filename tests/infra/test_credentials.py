@@ -5,8 +5,8 @@ from hydra import compose, initialize_config_module
 
 from desa_ray.credentials import has_credentials, redacted
 from desa_ray.errors import DesaError
-from jobs.run import main
-from jobs.settings import spec_of
+from desa_ray.jobs.cli.settings import spec_of
+from desa_ray.jobs.run import main
 
 
 @pytest.mark.parametrize(

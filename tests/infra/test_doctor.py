@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from desa_ray.errors import DesaError
-from jobs import checkup
-from jobs.doctor import main
+from desa_ray.jobs.cli import checkup
+from desa_ray.jobs.doctor import main
 
 NVIDIA_SMI = (
     '#!/bin/sh\nprintf "%s\\n" "NVIDIA H100 80GB HBM3, 81559, {driver}" "NVIDIA H100 80GB HBM3, 81559, {driver}"\n'

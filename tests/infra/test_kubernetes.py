@@ -20,8 +20,8 @@ from desa_ray.config import RunConfig
 from desa_ray.errors import Problems
 from desa_ray.experiment.methods import check_method, prompts
 from desa_ray.experiment.pools import encoder_pool, generator_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.jobs.cli.settings import spec_of
 from desa_ray.pipeline.stage import Pool
-from jobs.settings import spec_of
 from tests.infra.programs import REPOSITORY
 
 FOLDER = REPOSITORY / "infra" / "kubernetes"

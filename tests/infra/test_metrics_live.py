@@ -104,7 +104,7 @@ def swept(ray_head, prometheus, small_slice, tmp_path_factory) -> str:
         arguments += ["cluster=existing", f"cluster.address={ray_head[0]}", "cluster.shard_documents=5"]
         arguments += ["generator=openai_server", "generator.model=m", f"generator.revision={'a' * 40}"]
         arguments += [f"generator.base_url={server.url}"]
-        command = [sys.executable, "-m", "jobs", "run", *arguments]
+        command = [sys.executable, "-m", "desa_ray.jobs", "run", *arguments]
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
         while len(list((folder / "home/store/vectors").glob("*/part-*.json"))) < 2:

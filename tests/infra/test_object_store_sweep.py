@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def _desa(folder: Path, environment: dict[str, str], *arguments: str) -> str:
     folder.mkdir(exist_ok=True)
     variables = {**os.environ, **environment, "DESA_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-m", "jobs", *arguments]
+    command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -110,7 +110,7 @@ def test_sweeps_at_once_lose_nothing(server, login, scifact_slice, warm_home, tm
         # Another measure for each, so that no two sweeps are the same one.
         arguments += ["tracking.experiment=together", f"evaluation.measures=[nDCG@{number + 11}]"]
         environment = {**os.environ, "DESA_HOME": str(home)}
-        command = [sys.executable, "-m", "jobs", *arguments]
+        command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
         log = (folder / "log").open("w")
         running.append((subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log), folder))
     for process, folder in running:

@@ -19,7 +19,7 @@ from scipy import stats
 
 from desa_ray.data.trec import read_qrels, read_run, write_qrels, write_run
 from desa_ray.errors import DesaError
-from jobs.compare import compare_tables, main, run_values
+from desa_ray.jobs.compare import compare_tables, main, run_values
 
 NAMES = ("r2.abstract", "r2.fulltext", "r2.paragraph", "r2.rrf60")
 MEASURES = ("nDCG@10", "R@20")

@@ -7,8 +7,8 @@ import polars as pl
 
 from desa_ray.config import StoreConfig
 from desa_ray.data.trec import read_run
+from desa_ray.jobs.report import export_trec
 from desa_ray.report.study import Study
-from jobs.report import export_trec
 from tests.report.made_up import cell
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from desa_ray.errors import DesaError
+from desa_ray.jobs import store as command
 from desa_ray.store.artifacts import Store
 from desa_ray.store.garbage import judged, sweep_out
 from desa_ray.store.keys import Key
 from desa_ray.store.leases import Lease
-from jobs import store as command
 
 CONTENT = "ab" * 32
 CORPUS = Key("corpus", 1, {"content": CONTENT}, {})

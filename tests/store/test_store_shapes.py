@@ -10,10 +10,10 @@ import pytest
 from store_processes import KEY, build, folder_of, part
 
 from desa_ray.errors import CorruptArtifact, DesaError
+from desa_ray.jobs import store as command
 from desa_ray.store.artifacts import Store
 from desa_ray.store.keys import Key
 from desa_ray.store.sealed import SEAL, seal, unseal
-from jobs import store as command
 
 WRONG: list[Any] = [None, True, -1, 1.5, 10**400, "references", [], [1], {}, {"a": 1}, [[[]]]]
 NOT_JSON = {

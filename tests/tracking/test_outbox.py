@@ -119,7 +119,7 @@ def test_offline_sends_nothing_until_sync(uri, tmp_path, monkeypatch, capsys):
     assert log.cell(made_cell(tmp_path / "out", "one")) is None
     log.end("FINISHED", {}, [], [])
     assert runs_in(uri) == {}
-    from jobs.sync import main
+    from desa_ray.jobs.sync import main
 
     assert main([]) == 0
     assert "3 log entries sent" in capsys.readouterr().out

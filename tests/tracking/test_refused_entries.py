@@ -32,7 +32,7 @@ def test_a_refused_value_fails_its_cell_alone_and_is_kept(uri, tmp_path, monkeyp
     with pytest.raises(DesaError, match="does not fit an MLflow param"):
         open_log(uri, tmp_path / "home2").cell(CellRun(**{**odd.__dict__, "params": {"long": "x" * 6001}}))
     # It stays in sight until somebody removes it.
-    from jobs.sync import main
+    from desa_ray.jobs.sync import main
 
     monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
     with pytest.raises(DesaError, match=r"00002.refused: refused by .*log of one: .*remove this file") as told:

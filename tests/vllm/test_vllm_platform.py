@@ -26,7 +26,7 @@ def _environment(home: Path, model_home: Path) -> dict[str, str]:
 
 def _desa(folder: Path, home: Path, model_home: Path, *arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "jobs", *arguments],
+        [sys.executable, "-m", "desa_ray.jobs", *arguments],
         cwd=folder,
         env=_environment(home, model_home),
         capture_output=True,
@@ -51,7 +51,15 @@ def generated(engine, model_home, tmp_path_factory) -> Path:
     del engine  # only so that the model is converted, and this test comes after those of the engine
     folder = tmp_path_factory.mktemp("generated")
     home = folder / "home"
-    command = [sys.executable, "-m", "jobs", "generate", *COMMON, "cluster.shard_generations=3", "export=exported"]
+    command = [
+        sys.executable,
+        "-m",
+        "desa_ray.jobs",
+        "generate",
+        *COMMON,
+        "cluster.shard_generations=3",
+        "export=exported",
+    ]
     with (folder / "log").open("w") as log:
         environment = _environment(home, model_home)
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)

@@ -30,6 +30,12 @@ def spec_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> Ce
     return cell_spec(plain, folder, problems)
 
 
+def specs_of(configs: Sequence[DictConfig], folders: Sequence[Path], further: Sequence[str] = ()) -> list[CellSpec]:
+    """The cells of a sweep, each with its folder."""
+    pairs = zip(configs, folders, strict=True)
+    return [spec_of(config, folder, further) for config, folder in pairs]
+
+
 def addresses(config: DictConfig) -> Iterator[tuple[str, str]]:
     """(name, value) of every setting that is text, and so could be an address with a password."""
     plain: Any = OmegaConf.to_container(config, resolve=True)

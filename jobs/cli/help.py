@@ -7,8 +7,9 @@ from importlib import resources
 from pathlib import Path
 
 from desa_ray.path_names import why_not
-from jobs.config_folder import KNOWN
-from jobs.flags import config_folder
+
+from .config_folder import KNOWN
+from .flags import config_folder
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "run": (
@@ -82,7 +83,7 @@ def help_text(verb: str, arguments: Sequence[str] = ()) -> str:
 
 
 def _docstring(verb: str) -> str:
-    source = Path(__file__).with_name(f"{verb}.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parents[1] / f"{verb}.py").read_text(encoding="utf-8")
     return ast.get_docstring(ast.parse(source)) or ""
 
 

@@ -18,8 +18,9 @@ from hydra.errors import HydraException
 
 from desa_ray.errors import DesaError, Problems
 from desa_ray.lines import shown
-from jobs.arguments import escaped
-from jobs.composition import ordered
+
+from .arguments import escaped
+from .hydra_errors import ordered
 
 SUBMITTED = "submitted"  # what a submitted run composes where it arrives
 OWN_FOLDER = "put GROUP/NAME.yaml files into a folder, and name it with --config-dir"

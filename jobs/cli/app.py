@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
-from functools import wraps
+from functools import update_wrapper
 from io import StringIO
 from pathlib import Path
 from types import TracebackType
@@ -22,15 +22,46 @@ from desa_ray.credentials import has_credentials, refuse_credentials
 from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
 from desa_ray.output import print_text
-from jobs.claims import claim, outputs, release
-from jobs.composition import worded
-from jobs.config_folder import offered, read_folder
-from jobs.flags import check_flags, check_overrides, composing, parse_flags
-from jobs.help import help_text
-from jobs.settings import addresses
+
+from .claims import claim, outputs, release
+from .config_folder import offered, read_folder
+from .flags import check_flags, check_overrides, composing, parse_flags
+from .help import help_text
+from .hydra_errors import worded
+from .settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
+Sweep = Callable[[Sequence[DictConfig], Sequence[Path], Path], list[dict[str, Any]]]
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
+
+
+class HydraTask:
+    """What Hydra calls with each composed configuration; its launcher finds here what a sweep does."""
+
+    def __init__(self, verb: str, task: Callable[[DictConfig], None], sweep: Sweep | None):
+        update_wrapper(self, task)
+        self.verb, self.task, self._sweep = verb, task, sweep
+        self.failure: BaseException | None = None
+
+    def __call__(self, config: DictConfig) -> None:
+        # Hydra announces an exception of the task in its own words, with all overrides: it is kept instead.
+        try:
+            claim(output_folder())
+            refuse_credentials(addresses(config))
+            self.task(config)
+        except BaseException as error:
+            self.failure = error
+
+    def claim(self, folder: Path) -> None:
+        """Take the sweep's folder for this process."""
+        claim(folder)
+
+    def sweep(self, configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+        """Run the cells of a sweep, one folder per cell; returns one summary per cell."""
+        if self._sweep is None:
+            mend = "leave out -m, commas between values, and experiments that sweep"
+            raise DesaError("this verb does not sweep", where=f"desa {self.verb}", mend=mend)
+        return self._sweep(configs, folders, folder)
 
 
 def hydra_app(
@@ -39,12 +70,14 @@ def hydra_app(
     arguments: list[str],
     task: Callable[[DictConfig], None],
     *,
+    sweep: Sweep | None = None,
     kind: Any = RunConfig,
     further: Sequence[str] = (),
 ) -> int:
     """Compose `config_name` with the command line's overrides and call `task`; 0 on success.
 
     Args:
+        sweep: what is done with the cells of a `-m` command, where the verb takes several.
         kind: the class whose fields are the settings, for hints about mistyped ones.
         further: top-level settings beside those.
     """
@@ -58,27 +91,16 @@ def hydra_app(
     check_overrides(flags.overrides)
     files = [] if flags.config_dir is None else read_folder(Path(flags.config_dir))
     sys.argv = [f"desa {verb}", *composing(flags)]
-    failures: list[BaseException] = []
-
-    @wraps(task)
-    def guarded(config: DictConfig) -> None:
-        # Hydra announces an exception of the task in its own words, with all overrides: each leaves by another door.
-        try:
-            claim(output_folder())
-            refuse_credentials(addresses(config))
-            task(config)
-        except BaseException as error:
-            failures.append(error)
-
+    hydra_task = HydraTask(verb, task, sweep)
     # Hydra prints its own traceback and exits unless told otherwise; errors are ours to word.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     GlobalHydra.instance().clear()
     with _tidied(), offered(files):
         try:
             with _printed_safely() if flags.cfg or flags.info else nullcontext():
-                hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(guarded)()
-            if failures:
-                raise failures[0]
+                hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(hydra_task)()
+            if hydra_task.failure is not None:
+                raise hydra_task.failure
         except BrokenPipeError:
             raise
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
@@ -109,7 +131,7 @@ def _ours(trace: TracebackType | None) -> bool:
     """Whether an exception came through code of a verb or of the platform, and not only through Hydra."""
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__"))
-        if name.startswith(("jobs.", "desa_ray.")) and name not in ("jobs.app", "jobs.composition"):
+        if name.startswith("desa_ray.") and name not in (__name__, worded.__module__):
             return True
         trace = trace.tb_next
     return False

@@ -18,8 +18,9 @@ from hydra.core.config_store import ConfigStore
 
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.path_names import why_not
-from jobs.config_rules import COMPARE, EXPERIMENT, GLOBAL, GROUPS, default_faults, faults
-from jobs.safe_yaml import MAX_BYTES, Document, decoded, read_document
+
+from .config_rules import COMPARE, EXPERIMENT, GLOBAL, GROUPS, default_faults, faults
+from .safe_yaml import MAX_BYTES, Document, decoded, read_document
 
 KNOWN = (*GROUPS, *GLOBAL, COMPARE)
 MAX_ENTRIES = 10_000  # files and folders that are looked at

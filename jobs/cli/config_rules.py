@@ -17,7 +17,8 @@ from desa_ray.errors import choices, listed
 from desa_ray.lines import has_lone_surrogate, shown
 from desa_ray.path_names import why_not
 from desa_ray.report.published import KEYS
-from jobs.safe_yaml import Place
+
+from .safe_yaml import Place
 
 KINDS: Mapping[str, Any] = get_type_hints(RunConfig)
 GROUPS = tuple(name for name, kind in KINDS.items() if is_dataclass(kind))

@@ -1,0 +1,1 @@
+"""What the verbs share: Hydra, the command line, the terminal."""
