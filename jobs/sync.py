@@ -20,10 +20,10 @@ def main(arguments: list[str]) -> int:
     sent, problems = 0, []
     for box in left_behind(home() / "outbox"):
         target, before = box.target, len(box.waiting())
-        if not replay(box, lambda target=target: Tracker(target.uri, Path(target.artifacts))):
+        if not replay(box, lambda target=target: Tracker(target.uri, Path(target.artifacts), otherwise="")):
             waiting = counted(len(box.waiting()), "entry still waits", "entries still wait")
             what = f"{waiting} for {redacted(target.uri)}: {box.trouble}"
-            problems.append(DesaError(what, where=str(box.folder), mend="start the server, then `desa sync`"))
+            problems.append(DesaError(what, where=str(box.folder), mend="run `desa sync` again once that is repaired"))
         sent += before - len(box.waiting()) - len(box.refusals)
         for path in box.refused():
             reason = path.with_suffix(".why")

@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -225,13 +226,14 @@ OpenAIGenerator(config).generate([ask] * 8)
 """
 
 
-def test_ctrl_c_ends_waiting_requests_at_once():
+@pytest.mark.parametrize("after_s", [0.0, 0.5], ids=["while they start", "while they wait"])
+def test_ctrl_c_ends_waiting_requests_at_once(after_s):
     with raw_server(DRIPS["chunks"]) as server:
         command = [sys.executable, "-c", ASKING, server.url]
         process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True)
         try:
             assert server.met.wait(120)
-            time.sleep(0.2)
+            time.sleep(after_s)
             started = time.monotonic()
             os.kill(process.pid, signal.SIGINT)
             _, errors = process.communicate(timeout=60)
@@ -380,3 +382,30 @@ def one_line_failures():
         if "\n" in failure.what or not failure.what.isprintable():
             raise AssertionError(failure.what) from failure
         raise
+
+
+WHOLE = (
+    HEAD
+    + b'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\nT: x\r\n\r\n'
+)
+
+
+@pytest.mark.slow
+def test_any_bytes_are_an_answer_or_one_failure():
+    """Whole answers with pieces cut out, doubled, overwritten and inserted."""
+    chance = random.Random(1)
+    now = [b""]
+    starts = [WHOLE, answer(b'{"a": 1}'), answer(gzip.compress(b"x" * 50), "200 OK", "Content-Encoding: gzip")]
+    with raw_server(lambda connection, _: connection.sendall(now[0])) as server:
+        for _ in range(20_000):
+            said = chance.choice(starts)
+            for _ in range(chance.randint(1, 4)):
+                at, to = sorted(chance.randrange(len(said) + 1) for _ in range(2))
+                piece = chance.choice(
+                    [b"", said[at:to] * 2, chance.randbytes(to - at), b"\r\n", b"HTTP/1.1 100 C\r\n\r\n"]
+                )
+                said = said[:at] + piece + said[to:]
+            now[0] = said
+            opened = session(server.url, Bounds(30.0, body_bytes=10_000))
+            with suppress(Unanswered), one_line_failures():
+                assert isinstance(opened.get(server.url).text, str), said

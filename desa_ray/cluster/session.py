@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
+from desa_ray.exchange import run
 
 KNOCK_TIMEOUT_S = 5.0
 ADDRESS = "RAY_ADDRESS"
@@ -76,4 +77,6 @@ def knock(address: str) -> None:
     """Raises OSError where nobody listens; Ray itself would try for minutes."""
     place = urlsplit(address if "://" in address else f"//{address}")
     if place.hostname and place.port:
-        socket.create_connection((place.hostname, place.port), timeout=KNOCK_TIMEOUT_S).close()
+        there = (place.hostname, place.port)
+        # A name that does not resolve has no limit of its own.
+        run(lambda: socket.create_connection(there, timeout=KNOCK_TIMEOUT_S).close(), KNOCK_TIMEOUT_S)

@@ -46,17 +46,16 @@ class OpenAIGenerator:
             DesaError: the first request that was refused, or failed as often as the configuration allows.
         """
         stop = Stop()
-        with ThreadPoolExecutor(self.config.concurrency) as pool:
+        pool = ThreadPoolExecutor(self.config.concurrency)
+        try:
             calls = [pool.submit(self._answer, request, stop) for request in requests]
-            try:
-                done, _ = wait(calls, return_when=FIRST_EXCEPTION)
-                if failed := next((call for call in done if call.exception()), None):
-                    failed.result()
-            except BaseException:
-                stop.set()  # ends the others, which wait for a server that has given up, or whose user has
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        return [call.result() for call in calls]
+            done, _ = wait(calls, return_when=FIRST_EXCEPTION)
+            if failed := next((call for call in done if call.exception()), None):
+                failed.result()
+            return [call.result() for call in calls]
+        finally:
+            stop.set()  # ends the others, which wait for a server that has given up, or whose user has
+            pool.shutdown(cancel_futures=True)
 
     def _answer(self, request: Request, stop: Stop) -> Output:
         return self.client.post(PATH, self._payload(request), _output, stop)
