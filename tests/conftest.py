@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.busy import busy_machine
 from tests.desa_fixtures import collection, desa, refuse, scifact_slice, serial_sweep, small_slice, warm_home
 
 __all__ = ["collection", "desa", "refuse", "scifact_slice", "serial_sweep", "small_slice", "warm_home"]
@@ -41,6 +42,17 @@ def quiet_servers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socketserver.BaseServer, "handle_error", handle_error)
         yield
+
+
+@pytest.fixture(autouse=True)
+def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that is marked `busy` shares the machine with two loops."""
+    if request.node.get_closest_marker("busy") is None:
+        yield
+        return
+    with busy_machine() as loops:
+        yield
+        assert [loop.poll() for loop in loops] == [None] * len(loops), "a loop ended before the test did"
 
 
 COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which mention it share

@@ -3,11 +3,9 @@
 Every listener is on the loopback device and asks for a token that only this process and its workers know; sockets and
 logs lie in a folder that only this user can open. Ray reads most of that from the environment, so it is set while Ray
 starts and restored right after: neither a submitted job, nor a running cluster that is joined later, nor another child
-of this process sees it. What has no use here, and would listen without a token, is not started at all (dashboard,
-autoscaler, ports for metrics).
+of this process sees it. What has no use here and would listen is not started at all (dashboard, autoscaler, agents).
 """
 
-import importlib
 import logging
 import os
 import secrets
@@ -22,16 +20,17 @@ import ray
 from ray._private import node, ray_constants, services, worker
 from ray._private import utils as ray_utils
 
-from desa_ray.cluster.own_node import OwnNode, end_all
+from desa_ray.cluster.own_node import RAYLET, OwnNode, end_all, without_agents
 from desa_ray.cluster.ray_folder import ray_folder
 from desa_ray.errors import DesaError
 from desa_ray.store.files import COPIES
 from desa_ray.temporary import sweep
 
-RAYLET: Any = importlib.import_module("ray._raylet")  # type checkers do not see what it holds
 NODES: Any = node
 START_LIMITS_S = (60.0, 300.0)  # of the first try and of the second
 LOOK_S = 0.3
+NICE_VARIABLE = "RAY_worker_niceness"
+NICENESS = "5"  # behind the raylet; with 15, as Ray has it, workers starve on a busy machine
 OBJECT_STORE_BYTES = 200 << 20  # tasks and answers are small: data goes through the store
 MEND = "try again when the machine is less busy, or use cluster=serial"
 
@@ -55,7 +54,7 @@ def local_cluster(cpus: int | None) -> Iterator[Callable[[], str | None]]:
     """
     with ExitStack() as stack:
         folder = stack.enter_context(ray_folder())
-        stack.callback(_reread)  # from the environment as it is outside
+        stack.callback(reread_environment)  # from the environment as it is outside
         own = _start(cpus, folder)
         try:
             yield own.death
@@ -95,11 +94,12 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
         _instead(ray_constants, "ENABLE_RAY_CLUSTER", False),
         _instead(ray_utils, "set_sigterm_handler", lambda handler: None),  # the caller's own stays
         _instead(NODES, "Node", make),
+        _instead(services, "start_ray_process", without_agents(services.start_ray_process)),
         _instead(worker, "listen_error_messages", lambda *_: None),  # supervisors tell what failed, in a line
         _instead(NODES, "wait_for_persisted_port", _patient("GCS server", ask_port, made, deadline)),
         _instead(services, "get_node", _patient("raylet", services.get_node, made, deadline)),
     ):
-        _reread()
+        reread_environment()
         try:
             ray.init(
                 address="local",
@@ -141,9 +141,9 @@ def _settings(folder: Path) -> Mapping[str, str | None]:
         "RAY_enable_metrics_collection": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        NICE_VARIABLE: os.environ.get(NICE_VARIABLE, NICENESS),
         "RAY_raylet_start_wait_time_s": "1",  # of one question; `_patient` decides how often it is asked
         "RAY_worker_register_timeout_seconds": f"{patience_s:.0f}",
-        "RAY_agent_register_timeout_ms": f"{1000 * patience_s:.0f}",
     }
 
 
@@ -174,8 +174,8 @@ def _stop(own: OwnNode | None) -> None:
     sweep(COPIES)  # of remote files, which killed workers leave
 
 
-def _reread() -> None:
-    """Ray reads mode and token from the environment once, unless told to."""
+def reread_environment() -> None:
+    """Let Ray read mode and token from the environment again, which it does once unless told to."""
     RAYLET.Config.initialize("")
     RAYLET.AuthenticationTokenLoader.instance().reset_cache()
 

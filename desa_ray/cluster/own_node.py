@@ -1,5 +1,14 @@
-"""The node of a local cluster: Ray's own, without what would listen needlessly; tells when and why it died."""
+"""The node of a local cluster: Ray's own without what would listen needlessly; tells when and why it died.
 
+Ray's agents (metrics, dashboard, packages of runtime environments) have no work here. Each is a Python process that
+listens, and a raylet ends itself where they take more than its 15 s to come up, as they do on a busy machine.
+"""
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -8,13 +17,23 @@ from ray._private.node import Node
 
 from desa_ray.cluster.ray_logs import ended, last_words
 
+RAYLET: Any = importlib.import_module("ray._raylet")  # type checkers do not see what it holds
+AGENTS = ("dashboard_agent_command", "runtime_env_agent_command")
+AGENT_PORTS = (
+    RAYLET.METRICS_AGENT_PORT_NAME,
+    RAYLET.METRICS_EXPORT_PORT_NAME,
+    RAYLET.DASHBOARD_AGENT_LISTEN_PORT_NAME,
+    RAYLET.RUNTIME_ENV_AGENT_PORT_NAME,
+)
+NO_SERVICE = -1
+IDLE_AGENT = Path(__file__).with_name("idle_agent.py")
 VITAL = (ray_constants.PROCESS_TYPE_RAYLET, ray_constants.PROCESS_TYPE_GCS_SERVER)
 END_S = 2.0  # how long a worker may take to follow its raylet
 KILL_S = 10.0
 
 
 class OwnNode(Node):
-    """A node without dashboard, autoscaler and log monitor, which `made` holds from its first moment on."""
+    """A node with workers and nothing else; `made` holds it from its first moment on."""
 
     def __init__(self, made: "list[OwnNode]", ray_params: Any, *arguments: Any, **further: Any):
         made.append(self)
@@ -23,6 +42,11 @@ class OwnNode(Node):
 
     def start_api_server(self, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
         self._webui_url = ""
+
+    def start_ray_processes(self) -> None:
+        for name in AGENT_PORTS:  # as an agent says that it serves nothing
+            RAYLET.persist_port(self._session_dir, self._node_id, name, NO_SERVICE)
+        super().start_ray_processes()
 
     def death(self) -> str | None:
         """Why this node can do nothing any more; None while it can."""
@@ -54,6 +78,20 @@ class OwnNode(Node):
     def _begun(self) -> bool:
         """Whether it came so far as to have processes and logs; Ray's constructor may raise before."""
         return hasattr(self, "all_processes") and hasattr(self, "_logs_dir")
+
+
+def without_agents(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Ray's way to start a process, with idle agents on the command line of a raylet."""
+    idle = subprocess.list2cmdline([sys.executable, "-S", "-E", str(IDLE_AGENT)])
+
+    def start_process(command: Sequence[str], process_type: str, *arguments: Any, **further: Any) -> Any:
+        if process_type == ray_constants.PROCESS_TYPE_RAYLET:
+            kept = [word for word in command if not word.startswith(tuple(f"--{agent}=" for agent in AGENTS))]
+            assert len(kept) == len(command) - len(AGENTS), command
+            command = [*kept, *(f"--{agent}={idle}" for agent in AGENTS)]
+        return start(command, process_type, *arguments, **further)
+
+    return start_process
 
 
 def end_all(processes: list[psutil.Process]) -> None:

@@ -65,7 +65,7 @@ def _join(address: str | None) -> None:
             where=where,
             mend="start it with the same lock or image"
             if versions
-            else "check `ray status` there, or use cluster=local",
+            else f"{'unset it, ' if where == ADDRESS else ''}check `ray status` there, or use cluster=local",
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():

@@ -5,9 +5,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
+
+from desa_ray.cluster.local import reread_environment
 
 TOKEN = "a-token-of-at-least-sixteen-characters"
 START_TIMEOUT_S = 180
@@ -18,6 +23,17 @@ def token_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
     return {**kept, "PATH": path, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "HF_HUB_OFFLINE": "1"}
+
+
+@contextmanager
+def token_in_this_process() -> Iterator[None]:
+    """Clusters that this process starts or joins ask for the token, as do those that it starts commands for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", TOKEN)
+        reread_environment()
+        yield
+    reread_environment()
 
 
 def free_ports(count: int) -> list[int]:

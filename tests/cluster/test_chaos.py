@@ -21,6 +21,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 from ray.cluster_utils import Cluster
 
+from tests.cluster.ray_nodes import token_in_this_process
 from tests.desa_fixtures import dataset, run_desa, summaries
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -33,15 +34,15 @@ MEMORY = 100 << 20
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A head without CPUs for work and two worker nodes, which notice a lost node within seconds."""
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    for name, value in {"period_ms": "1000", "failure_threshold": "3"}.items():
-        os.environ[f"RAY_health_check_{name}"] = value  # Ray wants this spelling
     head = {"num_cpus": 0, "object_store_memory": MEMORY, "include_dashboard": False}
-    nodes = Cluster(initialize_head=True, head_node_args=head)
-    for _ in range(2):
-        nodes.add_node(num_cpus=1, object_store_memory=MEMORY)
-    yield nodes
-    nodes.shutdown()
+    with token_in_this_process(), pytest.MonkeyPatch.context() as patch:
+        for name, value in {"period_ms": "1000", "failure_threshold": "3"}.items():
+            patch.setenv(f"RAY_health_check_{name}", value)  # Ray wants this spelling
+        nodes = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(2):
+            nodes.add_node(num_cpus=1, object_store_memory=MEMORY)
+        yield nodes
+        nodes.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """A running cluster of several nodes: the run connects to it, spreads over it, and leaves it running."""
 
 import json
-import os
+import time
 from pathlib import Path
 
 import pytest
@@ -9,22 +9,25 @@ import ray
 from ray.cluster_utils import Cluster
 
 from desa_ray.cluster.preflight import Needs, check_nodes
-from desa_ray.errors import Problems
+from desa_ray.cluster.session import session
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.provenance import platform_facts
+from tests.cluster.ray_nodes import token_in_this_process
 from tests.desa_fixtures import dataset, run_desa, summaries
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """A head without CPUs for work and two worker nodes, on this machine."""
-    os.environ["RAY_AUTH_MODE"] = "disabled"
     memory = 100 << 20
     head = {"num_cpus": 0, "object_store_memory": memory, "include_dashboard": False}
-    nodes = Cluster(initialize_head=True, head_node_args=head)
-    for _ in range(2):
-        nodes.add_node(num_cpus=1, object_store_memory=memory)
-    yield nodes
-    nodes.shutdown()
+    with token_in_this_process():
+        nodes = Cluster(initialize_head=True, head_node_args=head)
+        for _ in range(2):
+            nodes.add_node(num_cpus=1, object_store_memory=memory)
+        yield nodes
+        nodes.shutdown()
 
 
 def _run(folder: Path, small_slice: Path, *arguments: str) -> str:
@@ -52,6 +55,14 @@ def test_a_pool_that_no_node_can_hold_is_refused_with_what_the_cluster_has(clust
     assert not list((tmp_path / "home" / "store").glob("postings/*/*.npy"))  # refused before any pool set to work
 
 
+def test_a_process_that_had_a_cluster_of_its_own_joins_another_with_that_ones_token(cluster, tmp_path):
+    with session(ClusterConfig(cpus=1)):
+        assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
+    assert "127.0.0.1" not in cluster.address
+    with session(ClusterConfig(kind="existing", address=cluster.address)):
+        assert check_nodes(Needs({"DESA_HOME": str(tmp_path)}, {})) == 3
+
+
 def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path):
     ray.init(address=cluster.address, logging_level="ERROR")
     try:
@@ -74,6 +85,16 @@ def test_a_cluster_that_is_not_there_is_one_clear_error(small_slice, tmp_path):
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "127.0.0.1:9" in done.stderr
+
+
+def test_auto_with_the_address_of_a_dead_cluster_in_the_environment_says_where_it_stands(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    started = time.monotonic()
+    with pytest.raises(DesaError) as caught, session(ClusterConfig(kind="existing", address="auto")):
+        pass
+    assert (caught.value.where, caught.value.mend.startswith("unset it")) == ("RAY_ADDRESS", True)
+    assert "127.0.0.1:9" in caught.value.what
+    assert time.monotonic() - started < 30  # Ray alone tries for minutes
 
 
 def _doctor(cluster, folder: Path, *arguments: str):

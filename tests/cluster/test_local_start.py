@@ -1,5 +1,6 @@
 """A local Ray that is slow, hangs or dies while it starts; a temporary folder that is too long for its sockets."""
 
+import json
 import os
 import subprocess
 import sys
@@ -21,10 +22,17 @@ TOKEN = "0123456789abcdef" * 4
 QUICK = ["draws=1", "cluster.cpus=1", "cluster.encoders=1"]
 
 
+@pytest.fixture
+def long_folder(tmp_path) -> Path:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    return folder
+
+
 def _desa(kind: str, limits: tuple[int, int], folder: Path, *arguments: str, **variables: str):
     """The command over a broken raylet, and the seconds that it took; nothing of it is left."""
     environment = {**os.environ, "DESA_HOME": str(folder / "home"), "PYTHONPATH": str(REPOSITORY), **variables}
-    command = [sys.executable, "-m", "tests.cluster.broken_ray", kind, *map(str, limits), "run", *arguments, *QUICK]
+    command = [sys.executable, "-m", "tests.cluster.broken_ray", kind, *map(str, limits), *arguments]
     started = time.monotonic()
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -37,20 +45,32 @@ def _desa(kind: str, limits: tuple[int, int], folder: Path, *arguments: str, **v
     return process.returncode, out, err, time.monotonic() - started
 
 
+@pytest.mark.busy
 def test_a_raylet_that_hangs_is_tried_twice_then_told_in_one_line(collection, tmp_path):
-    code, _, err, seconds = _desa("hangs", (1, 4), tmp_path, *dataset(collection))
+    code, _, err, seconds = _desa("hangs", (1, 4), tmp_path, "run", *dataset(collection), *QUICK)
     (line,) = refused(code, err, ["cluster=local", "raylet", "1 s and 4 s", "cluster=serial"])
     assert seconds < 200, line  # it ends; once it hung for five minutes
 
 
 def test_a_raylet_that_dies_is_told_at_once_with_its_own_reason(collection, tmp_path):
-    code, _, err, seconds = _desa("ends", (200, 300), tmp_path, *dataset(collection))
+    code, _, err, seconds = _desa("ends", (200, 300), tmp_path, "run", *dataset(collection), *QUICK)
     refused(code, err, ["raylet was killed by SIGABRT", "No such file or directory", "cluster=serial"])
     assert seconds < 200  # neither limit was waited for
 
 
-def test_a_raylet_that_is_up_at_the_second_try_serves_the_run_and_the_token_stands_nowhere(small_slice, tmp_path):
-    code, out, err, _ = _desa("slow", (1, 300), tmp_path, *dataset(small_slice), "tracking.enabled=true", TOKEN=TOKEN)
+@pytest.mark.busy
+def test_a_raylet_that_is_up_at_the_second_try_serves(tmp_path, long_folder):
+    arguments = ["doctor", "--json", "--fail-gib", "0"]
+    code, out, err, _ = _desa("slow", (1, 300), tmp_path, *arguments, TMPDIR=str(long_folder))
+    assert code in (0, 1), err
+    (ray,) = [finding for finding in json.loads(out)["findings"] if finding["name"] == "ray"]
+    assert (ray["status"], ray["what"].startswith("1 node")) == ("ok", True), ray
+    assert list(long_folder.glob("desa-*")) == []
+
+
+@pytest.mark.slow
+def test_the_token_stands_in_nothing_that_a_run_leaves(collection, tmp_path):
+    code, out, err, _ = _desa("slow", (1, 300), tmp_path, "run", *dataset(collection), *QUICK, TOKEN=TOKEN)
     assert code == 0, err
     assert summaries(tmp_path)[0]["artifacts"]["records.parquet"]
     assert TOKEN not in out + err
@@ -58,13 +78,6 @@ def test_a_raylet_that_is_up_at_the_second_try_serves_the_run_and_the_token_stan
     assert any(path.name == "manifest.json" for path in files)
     assert any(path.name == "mlflow.db" for path in files)
     assert [path for path in files if TOKEN.encode() in path.read_bytes()] == []
-
-
-@pytest.fixture
-def long_folder(tmp_path) -> Path:
-    folder = tmp_path / ("x" * 120)
-    folder.mkdir()
-    return folder
 
 
 @pytest.mark.parametrize("name", ["TMPDIR", "RAY_TMPDIR"])

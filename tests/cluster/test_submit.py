@@ -18,13 +18,12 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
-from ray._raylet import AuthenticationTokenLoader, Config
 
 from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.errors import DesaError
 from desa_ray.jobs.cli.arrival import VARIABLE, arrive, expectation
 from desa_ray.jobs.submit import main
-from tests.cluster.ray_nodes import RayHead, RayNode, can_hide_folders, token_environment
+from tests.cluster.ray_nodes import RayHead, RayNode, can_hide_folders, token_environment, token_in_this_process
 from tests.desa_fixtures import dataset, run_desa
 
 # Everything that a shell, Hydra or JSON could take for its own.
@@ -179,15 +178,9 @@ def test_paths_that_one_node_does_not_share_are_refused_with_its_name(site, tmp_
 
 
 @pytest.fixture
-def jobs(site, monkeypatch) -> Iterator[RayJobs]:
-    for name, value in token_environment().items():
-        monkeypatch.setenv(name, value)
-    # Ray reads the mode once a process; other tests of this one have read another.
-    Config.initialize('{"AUTH_MODE": "token"}')
-    AuthenticationTokenLoader.instance().reset_cache()
-    yield RayJobs(site.head.url)
-    Config.initialize('{"AUTH_MODE": "disabled"}')
-    AuthenticationTokenLoader.instance().reset_cache()
+def jobs(site) -> Iterator[RayJobs]:
+    with token_in_this_process():
+        yield RayJobs(site.head.url)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """A real Prometheus scrapes a real Ray during a sweep: every panel has data, and the totals are the sweep's own."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from tests.cluster.ray_nodes import token_environment
 from tests.desa_fixtures import dataset
 from tests.infra.panels import ELSEWHERE, expressions
 from tests.infra.programs import REPOSITORY, free_port, program
@@ -33,8 +33,7 @@ def ray_head() -> Iterator[tuple[str, int]]:
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=2"]
     command += ["--node-ip-address=127.0.0.1", f"--port={port}", f"--metrics-export-port={metrics}"]
     command += [f"--dashboard-port={dashboard}", "--object-store-memory=104857600", "--disable-usage-stats"]
-    environment = {**os.environ, "RAY_metrics_report_interval_ms": "1000", "RAY_AUTH_MODE": "disabled"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = {**token_environment(), "RAY_metrics_report_interval_ms": "1000"}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         yield f"127.0.0.1:{port}", metrics
@@ -97,7 +96,7 @@ def _until(address: str, expression: str, timeout_s: float = 90) -> list[float]:
 def swept(ray_head, prometheus, small_slice, tmp_path_factory) -> str:
     """After a sweep of two cells, in which one encoder was killed, and the same sweep again."""
     folder = tmp_path_factory.mktemp("sweep")
-    environment = {**os.environ, "DESA_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"}
+    environment = {**token_environment(), "DESA_HOME": str(folder / "home")}
     _until(prometheus, "last_over_time(ray_node_cpu_utilization[1m])")
     with chat_server() as server:
         arguments = ["-m", "method=original,desa", *dataset(small_slice), "tracking.enabled=false", "draws=1"]

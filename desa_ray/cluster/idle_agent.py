@@ -1,0 +1,9 @@
+"""Stands where a raylet insists on an agent: listens nowhere, does nothing, and ends when the raylet does."""
+
+import os
+import time
+
+if __name__ == "__main__":
+    raylet = os.getppid()
+    while os.getppid() == raylet:
+        time.sleep(0.5)
