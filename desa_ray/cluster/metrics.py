@@ -1,7 +1,8 @@
 """The platform's own metrics, exported by Ray beside its own: counters `ray_desa_<name>_total` and one histogram.
 
 Workers count what they stored, the driver counts stages, hits and failures. What is counted before a session is there
-waits for it; without a session (`cluster=serial`) nothing is exported. dashboards/ draws them.
+waits for it. Only a running cluster (`cluster=existing`) exports: a local one has no port for metrics, since that would
+answer everybody. dashboards/ draws them.
 """
 
 import sys

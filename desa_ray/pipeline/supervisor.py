@@ -183,11 +183,19 @@ class Supervisor:
             self._kill_overdue()
             self._give_up_on_pools_that_never_come_up()
         except LostCluster as loss:
-            self._workers.clear()
-            self._pools.clear()
-            self._fail_all(loss)
+            self._lost_all(loss)
         except Exception as error:
-            self._fail_all(as_desa_error(error, "supervisor of workers"))
+            try:
+                self.transport.check()  # a call to what is dead raises anything
+            except LostCluster as loss:
+                self._lost_all(loss)
+            else:
+                self._fail_all(as_desa_error(error, "supervisor of workers"))
+
+    def _lost_all(self, loss: LostCluster) -> None:
+        self._workers.clear()
+        self._pools.clear()
+        self._fail_all(loss)
 
     def _hand_out(self) -> None:
         """Give every idle worker its next shard."""

@@ -16,9 +16,13 @@ from desa_ray.cluster.placement import held
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
 from desa_ray.experiment.lazy_backend import LazyBackend
+from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.execute import Quiet
+from desa_ray.pipeline.processes import MachinePlacement, ProcessTransport
 from desa_ray.pipeline.scheduler import run_graph
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
+from desa_ray.pipeline.supervisor import Supervisor
+from desa_ray.pipeline.transport import Event
 from desa_ray.store.artifacts import Store
 
 POOL = Pool("made up", dict, size=1)
@@ -136,3 +140,27 @@ def test_a_cluster_without_a_living_node_says_so():
         held(POOL, [])
     assert "no node" in caught.value.what
     assert "add nodes" not in caught.value.mend
+
+
+class Dying(ProcessTransport):
+    """Dies while it is asked, which then fails in a way of its own."""
+
+    dead = False
+
+    def poll(self, timeout_s: float) -> list[Event]:
+        self.dead = True
+        raise RuntimeError("no such socket")
+
+    def check(self) -> None:
+        if self.dead:
+            raise LostCluster("dead", where="the cluster")
+
+
+def test_whatever_a_call_to_a_dead_cluster_raises_is_the_loss_of_the_cluster(store):
+    config = ClusterConfig(cpus=1)
+    supervisor = Supervisor(Dying(), MachinePlacement(config), config, max_parallel_stages=1)
+    (stage,) = _stages(store, "first")
+    tasks = [Task(stage, shard) for shard in stage.work.shards(stage.work.layout(stage))]
+    with pytest.raises(LostCluster, match="the cluster: dead"):
+        supervisor.compute(POOL, tasks, lambda: None, lambda _: None)
+    supervisor.close()
