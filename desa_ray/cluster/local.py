@@ -9,6 +9,7 @@ of this process sees it. What has no use here and would listen is not started at
 import logging
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -31,6 +32,7 @@ START_LIMITS_S = (60.0, 300.0)  # of the first try and of the second
 LOOK_S = 0.3
 NICE_VARIABLE = "RAY_worker_niceness"
 NICENESS = "5"  # behind the raylet; with 15, as Ray has it, workers starve on a busy machine
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (Ray's, on Linux)
 OBJECT_STORE_BYTES = 200 << 20  # tasks and answers are small: data goes through the store
 MEND = "try again when the machine is less busy, or use cluster=serial"
 
@@ -106,6 +108,7 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
                 num_cpus=cpus,
                 include_dashboard=False,
                 object_store_memory=OBJECT_STORE_BYTES,
+                _plasma_directory=_object_store_folder(folder),
                 log_to_driver=False,
                 logging_level=logging.CRITICAL,  # what fails is told in one line, by us
             )
@@ -123,6 +126,16 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
                 raise NotUp(fault) from error
             raise
     return made[-1]
+
+
+def _object_store_folder(folder: Path) -> str | None:
+    """Where objects lie: in shared memory (Ray's own choice, None) where that can be written and is large enough."""
+    try:
+        if os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= OBJECT_STORE_BYTES:
+            return None
+    except OSError:
+        pass
+    return str(folder)
 
 
 def _settings(folder: Path) -> Mapping[str, str | None]:

@@ -60,6 +60,17 @@ def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_
 
 
 @pytest.mark.slow
+def test_killing_the_raylet_changes_nothing(small_slice, undisturbed, tmp_path):
+    process = _start(tmp_path, tmp_path / "home", *_dataset(small_slice), *SMALL)
+    _await_shards(tmp_path / "home", 3, process)
+    (raylet,) = [child for child in psutil.Process(process.pid).children() if child.name() == "raylet"]
+    raylet.kill()
+    assert process.wait(300) == 0, (tmp_path / "log").read_text()
+    assert _records(tmp_path) == undisturbed
+    assert "raylet was killed by SIGKILL; starting it again" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.slow
 def test_killing_the_driver_loses_only_shards_in_flight(small_slice, undisturbed, tmp_path):
     home = tmp_path / "home"
     process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)

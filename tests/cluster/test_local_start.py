@@ -10,10 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ray
 
+from desa_ray.cluster import local
 from desa_ray.cluster import ray_folder as folders
 from desa_ray.cluster.ray_folder import longest_base, ray_folder
 from desa_ray.cluster.ray_logs import how, last_words
+from desa_ray.cluster.session import session
+from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
 from tests.desa_fixtures import dataset, refused, summaries
 from tests.infra.programs import REPOSITORY
@@ -118,6 +122,51 @@ def test_where_every_folder_is_too_long_or_absent_the_error_says_which_and_how_l
         assert word in caught.value.what
     assert f"{longest_base()} bytes" in caught.value.mend
     assert "cluster=serial" in caught.value.mend
+
+
+DRIVER = """
+import json, sys, time
+import psutil, ray
+from desa_ray.cluster.session import session
+from desa_ray.config import ClusterConfig
+with session(ClusterConfig(cpus=1)):
+    class Busy:
+        def ready(self): ...
+        def work(self): time.sleep(600)
+    actor = ray.remote(Busy).remote()
+    ray.get(actor.ready.remote())
+    task = actor.work.remote()
+    folder = ray._private.worker._global_node.temp_dir
+    print(json.dumps([folder, [own.pid for own in psutil.Process().children(recursive=True)]]), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.busy
+def test_the_cluster_of_a_killed_driver_ends_with_it_and_its_folder_at_the_next_start():
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    folder, numbers = json.loads(driver.stdout.readline())
+    family = [psutil.Process(number) for number in numbers]
+    assert {"raylet", "gcs_server"} < {own.name() for own in family}
+    driver.kill()
+    driver.communicate()
+    assert psutil.wait_procs(family, timeout=120)[1] == []
+    parent = Path(folder).parent
+    assert parent.exists()
+    with ray_folder():
+        assert not parent.exists()
+
+
+@pytest.mark.parametrize("shared", ["/nowhere/shm", "/proc"])  # absent, without room
+def test_without_shared_memory_objects_lie_in_the_folder(shared, monkeypatch):
+    monkeypatch.setattr(local, "SHARED_MEMORY", Path(shared))
+    with session(ClusterConfig(cpus=1)):
+        (raylet,) = [child for child in psutil.Process().children() if child.name() == "raylet"]
+        (place,) = [word for word in raylet.cmdline() if word.startswith("--plasma_directory=")]
+        assert "/desa-ray-" in place
+        data = b"x" * 1_000_000
+        assert ray.get(ray.put(data)) == data
 
 
 def test_the_worst_and_last_entry_of_a_log_are_a_process_last_words(tmp_path):
