@@ -130,8 +130,8 @@ def check_grades(names: Iterable[str], qrels: pl.DataFrame, where: str = "") -> 
 
 
 def computed_plainly(names: Iterable[str]) -> bool:
-    """Whether one of the measures is computed here and not by trec_eval."""
-    return any(_is_plain(measure) for measure in parse_measures(names).values())
+    """Whether a measure is computed here whose values were other ones before it was (RR's are the same digits)."""
+    return any(_is_plain(measure) and measure.NAME != "RR" for measure in parse_measures(names).values())
 
 
 def _is_plain(measure: Measure) -> bool:

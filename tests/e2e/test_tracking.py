@@ -81,7 +81,7 @@ def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tm
     (cell,) = summaries(tmp_path)
     desa("report", f"runs=[{cell['mlflow_run_id']}]", "resamples=50", "tracking.enabled=false", home=home)
     assert f"{home}/store" in desa("store", "list", home=home).stdout
-    assert "refer to 1 results" in desa("store", "gc", home=home).stdout
+    assert "refer to 6 results" in desa("store", "gc", home=home).stdout
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {home.name, "outputs"}
     port = _free_port()

@@ -214,7 +214,7 @@ def test_runs_and_judgments_come_through_pipes_of_a_shell(tmp_path):
     """`desa compare <(zcat run.gz) --qrels <(cat qrels)`: bash hands over /dev/fd/63 and the like."""
     (tmp_path / "run.gz").write_bytes(gzip.compress(b"q-1 Q0 d 0 2 t\nq-1 Q0 e 0 3 t\n"))
     (tmp_path / "qrels").write_text("q-1 0 d 1\n")
-    command = f"exec {sys.executable} -m jobs compare <(zcat run.gz) <(cat run.gz) --qrels <(cat qrels) --measures RR"
+    command = f"exec {sys.executable} -m desa_ray.jobs compare <(zcat run.gz) <(cat run.gz) --qrels <(cat qrels) --measures RR"
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=tmp_path,
