@@ -1,7 +1,8 @@
-"""DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and certification depths.
+"""DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and
+certification depths.
 
-`fuse` serves people who bring their own rankings, `load_records` those who go on in a notebook; everything else starts
-with the `desa` command.
+`fuse` serves people who bring their own rankings, `load_records` those who go on in a notebook;
+everything else starts with the `desa` command.
 """
 
 import operator
@@ -50,24 +51,28 @@ def fuse(
     kappa: int | str | float | Fraction = 60,
     k: int = 20,
 ) -> Fused:
-    """Weighted reciprocal rank fusion, F(d) = sum of w_c / (kappa + rank_c(d)), and its certification depths.
+    """Weighted reciprocal rank fusion, F(d) = sum of w_c / (kappa + rank_c(d)), and its
+    certification depths.
 
-    Everything is compared exactly; equal scores are ordered by the UTF-8 bytes of the ids. The depths are those of the
-    replay that always reads the channel with the largest possible next contribution (the first of equals) and stops as
-    soon as no unread item could change the ordered top k.
+    Everything is compared exactly; equal scores are ordered by the UTF-8 bytes of the ids. The
+    depths are those of the replay that always reads the channel with the largest possible next
+    contribution (the first of equals) and stops as soon as no unread item could change the ordered
+    top k.
 
     Args:
-        channels: lists of document ids, best first, or dicts from ids to scores, which are ordered by score descending,
-            ties by id; an empty one is fine. What has no order of its own (a set, a dict's keys) is refused.
-        weights: one a channel, exact: ints, Fractions or strings such as "1/4" (a float counts as its shortest decimal
-            form); 1 each where left out. A channel of weight 0 counts as absent: its depth is 0, and documents that
-            only it holds do not occur.
+        channels: lists of document ids, best first, or dicts from ids to scores, which are ordered
+            by score descending, ties by id; an empty one is fine. What has no order of its own (a
+            set, a dict's keys) is refused.
+        weights: one a channel, exact: ints, Fractions or strings such as "1/4" (a float counts as
+            its shortest decimal form); 1 each where left out. A channel of weight 0 counts as
+            absent: its depth is 0, and documents that only it holds do not occur.
         kappa: above -1, exact in the same way.
         k: how many documents; 0 gives none.
 
     Raises:
-        DesaError: no channel or none of positive weight, a number out of range, an id twice in one channel, an id that
-            is no string or has no UTF-8 form, a channel without an order, a score that is no finite number.
+        DesaError: no channel or none of positive weight, a number out of range, an id twice in one
+            channel, an id that is no string or has no UTF-8 form, a channel without an order, a
+            score that is no finite number.
     """
     from desa_ray.core.fusion.depth import replay
     from desa_ray.core.fusion.rrf import exact_score, rank_matrix
@@ -75,24 +80,35 @@ def fuse(
 
     if isinstance(channels, str | bytes | Mapping | Set | Iterator):
         what = f"channels in a {type(channels).__name__} have no order"
-        raise DesaError(what, where="channels", mend="give a list of channels")
+        raise DesaError(what, where="channels", hint="give a list of channels")
     channels = _listed(channels, "channels", "give a list of channels")
-    given = [1] * len(channels) if weights is None else _listed(weights, "weights", "give one weight per channel")
+    given = (
+        [1] * len(channels)
+        if weights is None
+        else _listed(weights, "weights", "give one weight per channel")
+    )
     exact = [rational(weight, "weight") for weight in given]
     if len(exact) != len(channels):
-        raise DesaError(f"{len(channels)} channels with {len(exact)} weights", mend="give one weight per channel")
+        raise DesaError(
+            f"{len(channels)} channels with {len(exact)} weights",
+            hint="give one weight per channel",
+        )
     for c, weight in enumerate(exact):
         if weight < 0:
-            raise DesaError(f"weight {weight} is negative", where=f"channel {c}", mend="use 0 or more")
+            raise DesaError(
+                f"weight {weight} is negative", where=f"channel {c}", hint="use 0 or more"
+            )
     used = [c for c, weight in enumerate(exact) if weight > 0]
     if not used:
         what = "no channel has a positive weight" if channels else "there are no channels"
-        raise DesaError(what, where="channels", mend="give at least one channel with a positive weight")
+        raise DesaError(
+            what, where="channels", hint="give at least one channel with a positive weight"
+        )
     exact_kappa = rational(kappa, "kappa")
     try:
         k = operator.index(k)
     except TypeError:
-        raise DesaError(f"k {repr(k)[:80]} is not a whole number", mend="use one like 20") from None
+        raise DesaError(f"k {repr(k)[:80]} is not a whole number", hint="use one like 20") from None
 
     ids, lists = numbered(channels)
     lists, kept = [lists[c] for c in used], [exact[c] for c in used]
@@ -103,17 +119,19 @@ def fuse(
         depths[c], exhausted[c] = depth, at_end
     return Fused(
         documents=tuple(ids[number] for number in result.topk),
-        scores=tuple(exact_score(ranks_NC[number].tolist(), kept, exact_kappa) for number in result.topk),
+        scores=tuple(
+            exact_score(ranks_NC[number].tolist(), kept, exact_kappa) for number in result.topk
+        ),
         depths=tuple(depths),
         exhausted=tuple(exhausted),
         steps=result.steps,
     )
 
 
-def _listed(values: object, name: str, mend: str) -> list:
+def _listed(values: object, name: str, hint: str) -> list:
     """Values in their order as a list; raises DesaError for what has no order or is one text."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
-        raise DesaError(f"{repr(values)[:80]} is no list", where=name, mend=mend)
+        raise DesaError(f"{repr(values)[:80]} is no list", where=name, hint=hint)
     return list(values)
 
 

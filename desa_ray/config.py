@@ -1,8 +1,10 @@
-"""The typed configuration: what Hydra composes becomes these frozen dataclasses at the door, and nothing else inside.
+"""The typed configuration: what Hydra composes becomes these frozen dataclasses at the door, and
+nothing else inside.
 
-Unknown keys, wrong types and values out of range are collected by pydantic and reported together. Names are those of
-the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `sparse`, `method`, `fusion`, `evaluation`, `cluster`,
-`tracking`, `store`). Fields marked *no key* never change a result and therefore never enter an artifact's key.
+Unknown keys, wrong types and values out of range are collected by pydantic and reported together.
+Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `sparse`, `method`,
+`fusion`, `evaluation`, `cluster`, `tracking`, `store`). Fields marked *no key* never change a
+result and therefore never enter an artifact's key.
 """
 
 import re
@@ -30,10 +32,14 @@ def _number(value: Any) -> Any:
 
 
 def _rational(value: Any) -> Fraction:
-    """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal form)."""
+    """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal
+    form).
+    """
     text = str(_number(value))
     exponent = re.search(r"[eE][+-]?([0-9_]+)", text)
-    if len(text) > 3 * MAX_DIGITS or (exponent and len(exponent[1]) > 2):  # before it is worked out in full
+    if len(text) > 3 * MAX_DIGITS or (
+        exponent and len(exponent[1]) > 2
+    ):  # before it is worked out in full
         raise ValueError(f"needs more than {MAX_DIGITS} digits")
     try:
         rational = Fraction(text)
@@ -46,7 +52,8 @@ def _rational(value: Any) -> Fraction:
     return rational
 
 
-# Numbers have upper limits, so that a slip of the finger is refused here and not by whatever breaks first.
+# Numbers have upper limits, so that a slip of the finger is refused here and not by whatever breaks
+# first.
 Rational = Annotated[Fraction, BeforeValidator(_rational)]
 Int = Annotated[int, BeforeValidator(_number)]
 Float = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
@@ -59,10 +66,12 @@ Seconds = Annotated[Float, Field(gt=0, le=10**8)]
 
 @dataclass(frozen=True, config=STRICT)
 class DatasetConfig:
-    """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR layout.
+    """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR
+    layout.
 
-    `queries` keeps only the queries with these ids, and their judgments. Of what is left, `size` keeps a snapshot of so
-    many documents and `sample` the first so many judged queries, both by hash (`desa_ray.data.subsets`).
+    `queries` keeps only the queries with these ids, and their judgments. Of what is left, `size`
+    keeps a snapshot of so many documents and `sample` the first so many judged queries, both by
+    hash (`desa_ray.data.subsets`).
     """
 
     name: Name
@@ -79,12 +88,16 @@ class DatasetConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class EncoderConfig:
-    """A dense encoder. `path` is a local model folder; without it the weights come from `package` or the hub."""
+    """A dense encoder. `path` is a local model folder; without it the weights come from `package`
+    or the hub.
+    """
 
     name: Name
     backend: Literal["onnx", "sentence_transformers"]
     model: Text
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit of the hub: branches move
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = (
+        None  # a commit of the hub: branches move
+    )
     package: Text | None = None
     weights: Text | None = None
     tokenizer_package: Text | None = None
@@ -98,28 +111,36 @@ class EncoderConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class GeneratorConfig:
-    """Where generated text comes from: `recorded` reads it, `vllm` loads a model, `openai` asks a server.
+    """Where generated text comes from: `recorded` reads it, `vllm` loads a model, `openai` asks a
+    server.
 
-    `map` lets texts of one prompt stand in for those of another: {hyde: references}; records and summaries say so.
-    Fields below a kind's comment mean something to that kind only. Those without *no key* change the text by design.
+    `map` lets texts of one prompt stand in for those of another: {hyde: references}; records and
+    summaries say so. Fields below a kind's comment mean something to that kind only. Those without
+    *no key* change the text by design.
     """
 
     name: Name
     kind: Literal["recorded", "vllm", "openai"]
-    map: Annotated[dict[str, str], BeforeValidator(lambda value: value or {})] = field(default_factory=dict)
+    map: Annotated[dict[str, str], BeforeValidator(lambda value: value or {})] = field(
+        default_factory=dict
+    )
     # recorded: reads `<folder>/<prompt>.jsonl`
     folder: Text | None = None  # no key: contents are hashed instead
     strict: bool = False
     # vllm and openai
     model: Text | None = None
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None  # a commit of the hub: branches move
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = (
+        None  # a commit of the hub: branches move
+    )
     revision_note: str = ""  # no key: shown where the revision is not to be had
     # vllm
     package: Text | None = None  # weights come from this package, converted once
     path: Text | None = None  # no key: weights are hashed instead
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     device: Literal["cuda", "cpu"] = "cuda"  # no key
-    batch_invariant: bool = True  # no key: says whether the text may depend on what shares its batch
+    batch_invariant: bool = (
+        True  # no key: says whether the text may depend on what shares its batch
+    )
     tensor_parallel_size: Count = 1  # no key
     gpu_memory_utilization: Annotated[Float, Field(gt=0, le=1)] = 0.9  # no key
     kv_cache_gb: Count = 1  # no key; the CPU's counterpart of the memory share
@@ -129,7 +150,9 @@ class GeneratorConfig:
     )
     # openai
     base_url: Annotated[str, Field(pattern=r"^https?://[^@?#\s]+$")] | None = None  # no key
-    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None  # no key: names a variable
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = (
+        None  # no key: names a variable
+    )
     extended_sampling: bool = True
     concurrency: Annotated[Int, Field(ge=1, le=1000)] = 8  # no key
     request_timeout_s: Seconds = 300.0  # no key
@@ -140,7 +163,9 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SparseConfig:
-    """BM25 through Lucene. k1 and b as in the paper; `java_home` overrides the Java that the install brings."""
+    """BM25 through Lucene. k1 and b as in the paper; `java_home` overrides the Java that the
+    install brings.
+    """
 
     name: Name = "bm25"
     k1: Annotated[Float, Field(ge=0, le=10**6)] = 0.9
@@ -151,9 +176,11 @@ class SparseConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class ChannelConfig:
-    """One ranked list of a method: an operator of its channel kind, and its exact weight in the fusion.
+    """One ranked list of a method: an operator of its channel kind, and its exact weight in the
+    fusion.
 
-    `prompt` is the channel's own, instead of the method's; `options` are numbers that the operator takes.
+    `prompt` is the channel's own, instead of the method's; `options` are numbers that the operator
+    takes.
     """
 
     name: Name
@@ -166,12 +193,15 @@ class ChannelConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class MethodConfig:
-    """A method is its channels, in reading order for ties, and the prompt whose texts they are built from.
+    """A method is its channels, in reading order for ties, and the prompt whose texts they are
+    built from.
 
     Attributes:
         fusion: how ranks become one order, a name in `desa_ray.core.fusion.registry`.
-        weighting: `fixed` uses the channels' weights, `confidence` a query's own (`desa_ray.core.fusion.weights`).
-        prefix: only the first so many documents of each channel are fused; None for complete rankings.
+        weighting: `fixed` uses the channels' weights, `confidence` a query's own
+            (`desa_ray.core.fusion.weights`).
+        prefix: only the first so many documents of each channel are fused; None for complete
+            rankings.
     """
 
     name: Name
@@ -254,12 +284,16 @@ class RunConfig:
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
-    """Plain nested mappings to a `RunConfig`; raises `Problems` with one line for every wrong value."""
+    """Plain nested mappings to a `RunConfig`; raises `Problems` with one line for every wrong
+    value.
+    """
     return checked(RunConfig, values)
 
 
 def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:
-    """Plain nested mappings to any of these classes; raises `Problems` with one line for every wrong value."""
+    """Plain nested mappings to any of these classes; raises `Problems` with one line for every
+    wrong value.
+    """
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
@@ -271,20 +305,28 @@ def _problem(kind: Any, issue: Any) -> DesaError:
     *place, name = issue["loc"]
     where = ".".join(map(str, issue["loc"]))
     if "unexpected" in issue["type"]:
-        return DesaError("no such setting", where=where, mend=choices(name, names_of(kind, place), 50))
-    mend = ""
+        return DesaError(
+            "no such setting", where=where, hint=choices(name, names_of(kind, place), 50)
+        )
+    hint = ""
     if issue["type"] == "string_too_short":
-        mend = "name something, or leave it out (null)"
+        hint = "name something, or leave it out (null)"
     elif issue["type"] == "missing":
-        mend = "set it"
-    elif issue["type"] == "string_pattern_mismatch" and issue["input"] and not issue["input"].isprintable():
-        mend = "leave out control characters"
+        hint = "set it"
+    elif (
+        issue["type"] == "string_pattern_mismatch"
+        and issue["input"]
+        and not issue["input"].isprintable()
+    ):
+        hint = "leave out control characters"
     what = issue["msg"].removeprefix("Value error, ")
-    return DesaError(f"{what}, got {listed([repr(issue['input'])])[:200]}", where=where, mend=mend)
+    return DesaError(f"{what}, got {listed([repr(issue['input'])])[:200]}", where=where, hint=hint)
 
 
 def names_of(kind: Any, place: Sequence[int | str]) -> list[str]:
-    """The keys that the class at a place within `kind` has; none where there is no class (a text, a free mapping)."""
+    """The keys that the class at a place within `kind` has; none where there is no class (a text, a
+    free mapping).
+    """
     for step in place:
         if isinstance(step, int) or str(step).isdigit():
             kind = next(iter(get_args(kind)), None)

@@ -1,4 +1,4 @@
-"""Crash reports: what a fault of this program leaves behind, for the person who mends it.
+"""Crash reports: what a fault of this program leaves behind, for the person who fixes it.
 
 A report tells where (the traceback), in what (versions, verb, names of the settings given) and
 never with what: no environment, no values of variables, no values of settings. Secrets that a
@@ -67,7 +67,9 @@ def began(verb: str, arguments: Sequence[str]) -> None:
     ]
 
 
-def write_report(error: BaseException | None = None, *, what: str = "", stacks: bool = False) -> Path | None:
+def write_report(
+    error: BaseException | None = None, *, what: str = "", stacks: bool = False
+) -> Path | None:
     """Write a report; never raises.
 
     Args:
@@ -115,7 +117,10 @@ def _report(error: BaseException | None, what: str, stacks: bool) -> str:
     lines = [
         "desa-ray crash report",
         f"time: {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}",
-        f"process: {os.getpid()} on {socket.gethostname()}, thread {threading.current_thread().name}",
+        (
+            f"process: {os.getpid()} on {socket.gethostname()}, thread"
+            f" {threading.current_thread().name}"
+        ),
         *_doing,
         *([f"what: {what}"] if what else []),
         f"python {platform.python_version()} on {platform.platform()}",
@@ -171,7 +176,11 @@ def _private(folder: Path) -> bool:
     """Whether a folder is a real one, ours, and closed to others."""
     with suppress(OSError):
         found = folder.lstat()
-        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        return (
+            stat.S_ISDIR(found.st_mode)
+            and found.st_uid == os.geteuid()
+            and not found.st_mode & 0o077
+        )
     return False
 
 

@@ -1,7 +1,8 @@
-"""Credentials come from the environment: an address that carries a password is refused, or shown without it.
+"""Credentials come from the environment: an address that carries a password is refused, or shown
+without it.
 
-Addresses travel into manifests, params, logs and process lists; what the client libraries read from the environment
-(`MLFLOW_TRACKING_USERNAME`, `PGPASSWORD`, `AWS_SECRET_ACCESS_KEY`, ...) does not.
+Addresses travel into manifests, params, logs and process lists; what the client libraries read from
+the environment (`MLFLOW_TRACKING_USERNAME`, `PGPASSWORD`, `AWS_SECRET_ACCESS_KEY`, ...) does not.
 """
 
 import re
@@ -18,7 +19,9 @@ VARIABLES = {
     "postgresql": "PGUSER and PGPASSWORD",
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 }
-_ADDRESSED = re.compile(r"(?i)(url|uri|address|root|--store|--tracking|--cluster)$")  # names of what is an address
+_ADDRESSED = re.compile(
+    r"(?i)(url|uri|address|root|--store|--tracking|--cluster)$"
+)  # names of what is an address
 
 
 def refuse_credentials(named: Iterable[tuple[str, str | None]]) -> None:
@@ -26,10 +29,12 @@ def refuse_credentials(named: Iterable[tuple[str, str | None]]) -> None:
     for name, text in named:
         if text is not None and has_credentials(text, bare=_ADDRESSED.search(name) is not None):
             joined = re.sub(r"\s+", "", text)
-            scheme = re.split(r"[+:]", joined, maxsplit=1)[0].rpartition("=")[2].strip("'\"").lower()
+            scheme = (
+                re.split(r"[+:]", joined, maxsplit=1)[0].rpartition("=")[2].strip("'\"").lower()
+            )
             variables = VARIABLES.get(scheme, "the variables that its library reads")
             raise DesaError(
                 f"{redacted(joined)} carries credentials, which would end in logs and manifests",
                 where=name,
-                mend=f"leave them out of the address and set {variables} in the environment",
+                hint=f"leave them out of the address and set {variables} in the environment",
             )

@@ -14,9 +14,9 @@ from desa_ray.crash import one_line, write_report
 from desa_ray.errors import Crashed, DesaError
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
-DISK_MEND = "free or mend the disk, then the same command goes on"
-REPORT_MEND = "this is a fault of desa-ray: please report it with that file"
-MEMORY_MEND = "free memory, or give less work at once: cluster.shard_*, fewer workers"
+DISK_HINT = "free or fix the disk, then the same command goes on"
+REPORT_HINT = "this is a fault of desa-ray: please report it with that file"
+MEMORY_HINT = "free memory, or give less work at once: cluster.shard_*, fewer workers"
 # Signals of the interpreter's own, not errors.
 SIGNALS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
@@ -28,11 +28,13 @@ def as_desa_error(error: BaseException, where: str = "") -> DesaError:
     if isinstance(error, DesaError):
         return error
     if isinstance(error, OSError) and error.errno in DISK:
-        return DesaError(str(error.strerror), where=str(error.filename or where), mend=DISK_MEND)
+        return DesaError(str(error.strerror), where=str(error.filename or where), hint=DISK_HINT)
     path = write_report(error, what=where)
-    report = f"crash report: {path}" if path else "no crash report can be written: no folder takes one"
-    mend = MEMORY_MEND if isinstance(error, MemoryError) else REPORT_MEND
-    return Crashed(f"unexpected {one_line(error)}", where=where, mend=f"{report}; {mend}")
+    report = (
+        f"crash report: {path}" if path else "no crash report can be written: no folder takes one"
+    )
+    hint = MEMORY_HINT if isinstance(error, MemoryError) else REPORT_HINT
+    return Crashed(f"unexpected {one_line(error)}", where=where, hint=f"{report}; {hint}")
 
 
 @contextmanager

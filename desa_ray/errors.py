@@ -1,8 +1,9 @@
-"""The errors a user meets: one sentence that says what is wrong, where, and how to mend it.
+"""The errors a user meets: one sentence that says what is wrong, where, and how to fix it.
 
-`DesaError` is for everything a user can cause or mend (input, configuration, environment); `assert` stays for our own
-mistakes. Several findings travel together as `Problems`, so that a plan reports all of them at once. What an error says
-may hold anybody's text: rendered, it is printable and carries no secret, whatever its fields hold.
+`DesaError` is for everything a user can cause or fix (input, configuration, environment); `assert`
+stays for our own mistakes. Several findings travel together as `Problems`, so that a plan reports
+all of them at once. What an error says may hold anybody's text: rendered, it is printable and
+carries no secret, whatever its fields hold.
 """
 
 import difflib
@@ -13,19 +14,21 @@ from desa_ray.redaction import redacted
 
 
 class DesaError(Exception):
-    """A user-facing error. `str(error)` is one printable line without secrets: `where: what (mend)`.
+    """A user-facing error. `str(error)` is one printable line without secrets: `where: what
+    (hint)`.
 
     Args:
         what: what is wrong, with the offending value.
-        where: file and line, configuration key, artifact or query; empty where there is no place to name.
-        mend: what to do about it, as an imperative.
+        where: file and line, configuration key, artifact or query; empty where there is no place to
+            name.
+        hint: what to do about it, as an imperative.
     """
 
     exit_code = 2
 
-    def __init__(self, what: str, *, where: str = "", mend: str = ""):
-        super().__init__(what, where, mend)
-        self.what, self.where, self.mend = what, where, mend
+    def __init__(self, what: str, *, where: str = "", hint: str = ""):
+        super().__init__(what, where, hint)
+        self.what, self.where, self.hint = what, where, hint
 
     def __reduce__(self):
         # Errors cross process borders; keyword-only fields need a constructor of their own.
@@ -33,7 +36,7 @@ class DesaError(Exception):
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
-        return redacted(printable(f"{text} ({self.mend})" if self.mend else text))
+        return redacted(printable(f"{text} ({self.hint})" if self.hint else text))
 
 
 class Problems(DesaError):
@@ -57,7 +60,9 @@ class PoisonShard(DesaError):
 
 
 class Crashed(DesaError):
-    """A fault of this program, not of its input: its crash report is written, and the error names it."""
+    """A fault of this program, not of its input: its crash report is written, and the error names
+    it.
+    """
 
     exit_code = 70  # EX_SOFTWARE of sysexits.h
 
@@ -82,7 +87,9 @@ def counted(number: int, noun: str, many: str = "") -> str:
 
 
 def choices(name: object, known: Iterable[object], limit: int = 20) -> str:
-    """`did you mean kappa? known: kappa, k`: a mend for a name that does not exist, the nearest first."""
+    """`did you mean kappa? known: kappa, k`: a hint for a name that does not exist, the nearest
+    first.
+    """
     names = [str(other) for other in known]
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f"{f'did you mean {near[0]}? ' if near else ''}known: {listed(names, limit)}"

@@ -1,8 +1,10 @@
-"""A call over the network with one limit on all of it, kept from outside: its thread is left, its sockets are closed.
+"""A call over the network with one limit on all of it, kept from outside: its thread is left, its
+sockets are closed.
 
-Libraries limit each read, so a server that sends a byte now and then holds them for ever, and nothing of theirs limits
-a name that does not resolve. Here the call runs in a thread of its own while the caller waits for the outcome, the end
-of the time or a stop, whichever comes first. Ctrl-C ends the wait like anything else that waits in Python.
+Libraries limit each read, so a server that sends a byte now and then holds them for ever, and
+nothing of theirs limits a name that does not resolve. Here the call runs in a thread of its own
+while the caller waits for the outcome, the end of the time or a stop, whichever comes first. Ctrl-C
+ends the wait like anything else that waits in Python.
 """
 
 import socket
@@ -56,7 +58,9 @@ class Exchange:
         self._lock, self._ended, self._handles = RLock(), False, list[socket.socket]()
 
     def hold(self, opened: socket.socket) -> None:
-        """Takes note of a socket that was just connected; raises TimeoutError where the call has been ended."""
+        """Takes note of a socket that was just connected; raises TimeoutError where the call has
+        been ended.
+        """
         # TLS takes the socket itself away, so it is a second handle on the connection that is kept.
         handle = opened.dup()
         with inside(SOCKETS, self._lock):
@@ -97,7 +101,9 @@ def current() -> Exchange | None:
     return getattr(_here, "exchange", None)
 
 
-def run(call: Callable[[], Answer], seconds: float, rate: float | None = None, stop: Stop | None = None) -> Answer:
+def run(
+    call: Callable[[], Answer], seconds: float, rate: float | None = None, stop: Stop | None = None
+) -> Answer:
     """What `call` returns or raises.
 
     Args:

@@ -1,8 +1,10 @@
-"""The HTTP client of the platform: `requests`, with a limit on the whole of each exchange and no second try of its own.
+"""The HTTP client of the platform: `requests`, with a limit on the whole of each exchange and no
+second try of its own.
 
-An exchange is one request and its whole answer on a connection of its own: time and size are limited whatever the
-server does (`exchange.py`), nothing is sent twice, no redirect is followed, no key goes where it was not meant for.
-Certificates are checked; proxies are those of the environment, and are named when they are to blame.
+An exchange is one request and its whole answer on a connection of its own: time and size are
+limited whatever the server does (`exchange.py`), nothing is sent twice, no redirect is followed, no
+key goes where it was not meant for. Certificates are checked; proxies are those of the environment,
+and are named when they are to blame.
 """
 
 import io
@@ -43,10 +45,11 @@ class Bounds:
         seconds: for all of it, with whatever comes before: name, connection, handshake.
         body_bytes: of an answer, unpacked.
         file_bytes: of an answer that is fetched as a file (`stream=True`).
-        rate: bytes a second that buy more time while they are sent, or received as a file; None for none.
+        rate: bytes a second that buy more time while they are sent, or received as a file; None for
+            none.
         stop: ends it early.
-        sink: takes the blocks of a file as they come, each with the size that was announced, if one was; the answer's
-            body is empty then.
+        sink: takes the blocks of a file as they come, each with the size that was announced, if one
+            was; the answer's body is empty then.
     """
 
     seconds: float
@@ -125,12 +128,18 @@ class BoundedAdapter(HTTPAdapter):
     ) -> requests.Response:
         bounds = self.bounds
         seconds = float(timeout) if isinstance(timeout, int | float) else bounds.seconds
-        # A connection kept open may be closed by the server just when the next request is sent, which then is lost.
+        # A connection kept open may be closed by the server just when the next request is sent,
+        # which then is lost.
         request.headers["Connection"] = "close"
-        inner = (seconds, None)  # of connecting, and of a read: whoever is left behind in one has its socket closed
+        inner = (
+            seconds,
+            None,
+        )  # of connecting, and of a read: whoever is left behind in one has its socket closed
 
         def exchange() -> requests.Response:
-            response = super(BoundedAdapter, self).send(request, True, inner, verify, cert, dict(proxies or {}))
+            response = super(BoundedAdapter, self).send(
+                request, True, inner, verify, cert, dict(proxies or {})
+            )
             with closing(response.raw) as raw:
                 # Whoever reads the answer later reads what is here already.
                 response.raw = _body(raw, bounds, as_file=stream and response.status_code == 200)
@@ -157,7 +166,9 @@ def _body(raw: BaseHTTPResponse, bounds: Bounds, *, as_file: bool) -> IO[bytes]:
     for block in raw.stream(BLOCK, decode_content=True):
         size += len(block)
         if size > limit:
-            raise Unanswered(f"the answer is longer than {limit} bytes", "is this the right address?")
+            raise Unanswered(
+                f"the answer is longer than {limit} bytes", "is this the right address?"
+            )
         if as_file:
             exchange.moved(len(block))
         if as_file and bounds.sink is not None:
@@ -169,7 +180,9 @@ def _body(raw: BaseHTTPResponse, bounds: Bounds, *, as_file: bool) -> IO[bytes]:
 
 
 class Session(requests.Session):
-    """A session whose exchanges stay within bounds, and that follows redirects only where told to."""
+    """A session whose exchanges stay within bounds, and that follows redirects only
+    where told to.
+    """
 
     def __init__(self, bounds: Bounds, *, follow: bool = False):
         super().__init__()
@@ -182,7 +195,9 @@ class Session(requests.Session):
 
 
 def session(base_url: str, bounds: Bounds, *, follow: bool = False) -> Session:
-    """A session for one server: certificates as this machine trusts them, no password out of ~/.netrc."""
+    """A session for one server: certificates as this machine trusts them, no password out of
+    ~/.netrc.
+    """
     opened = Session(bounds, follow=follow)
     opened.auth = lambda request: request
     opened.verify = _trusted()
@@ -197,7 +212,9 @@ def near(url: str) -> bool:
 
 
 def _trusted() -> str | bool:
-    """The certificates that the user names, else those that this machine trusts, else those of certifi."""
+    """The certificates that the user names, else those that this machine trusts, else those of
+    certifi.
+    """
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         if named := os.environ.get(name):
             return named

@@ -1,4 +1,6 @@
-"""Why there is no answer, in one line: the server, the proxy before it, the certificate, the name or the time."""
+"""Why there is no answer, in one line: the server, the proxy before it, the certificate, the name
+or the time.
+"""
 
 import errno
 import os
@@ -25,15 +27,23 @@ class Unanswered(requests.ConnectionError):
 
     Attributes:
         what: why not, on one line.
-        mend: what to do about it, where the cause is known; else empty.
+        hint: what to do about it, where the cause is known; else empty.
         nobody: nobody listens there, or nobody has that name.
         late: the time was over.
         final: it will not pass by waiting.
     """
 
-    def __init__(self, what: str, mend: str = "", *, nobody: bool = False, late: bool = False, final: bool = False):
+    def __init__(
+        self,
+        what: str,
+        hint: str = "",
+        *,
+        nobody: bool = False,
+        late: bool = False,
+        final: bool = False,
+    ):
         super().__init__(what)
-        self.what, self.mend, self.nobody, self.late, self.final = what, mend, nobody, late, final
+        self.what, self.hint, self.nobody, self.late, self.final = what, hint, nobody, late, final
 
 
 def explained(error: Exception, url: str, proxy: str | None, seconds: float) -> Unanswered:
@@ -43,21 +53,32 @@ def explained(error: Exception, url: str, proxy: str | None, seconds: float) -> 
     host = urlsplit(url).hostname or ""
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
         reason = next(cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError))
-        what = f"its certificate is not trusted{through}: {one_line(reason.verify_message or str(reason))}"
+        what = (
+            f"its certificate is not trusted{through}:"
+            f" {one_line(reason.verify_message or str(reason))}"
+        )
         return Unanswered(what, "name the authority's file in REQUESTS_CA_BUNDLE", final=True)
     if proxy and isinstance(error, requests.exceptions.ProxyError):
-        mend = f"start that proxy; or, for a server that is reached without one, set NO_PROXY={host}"
-        return Unanswered(f"it cannot be reached{through}: {reason_of(causes)}", mend)
-    if isinstance(error, TimeoutError | requests.Timeout) or any(isinstance(one, TimeoutError) for one in causes):
+        hint = (
+            f"start that proxy; or, for a server that is reached without one, set NO_PROXY={host}"
+        )
+        return Unanswered(f"it cannot be reached{through}: {reason_of(causes)}", hint)
+    if isinstance(error, TimeoutError | requests.Timeout) or any(
+        isinstance(one, TimeoutError) for one in causes
+    ):
         return Unanswered(f"no answer within {seconds:g} s{through}", late=True)
     garbled: list[BaseException] = [
-        one for one in causes if isinstance(one, GARBLED) and not isinstance(one, RemoteDisconnected)
+        one
+        for one in causes
+        if isinstance(one, GARBLED) and not isinstance(one, RemoteDisconnected)
     ]
     if garbled:
         return Unanswered(f"its answer is no HTTP{through}: {reason_of(garbled[-1:])}")
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
         return Unanswered(f"it cannot be asked{through}: {one_line(str(error))}", final=True)
-    nobody = not proxy and any(isinstance(one, ConnectionRefusedError | socket.gaierror) for one in causes)
+    nobody = not proxy and any(
+        isinstance(one, ConnectionRefusedError | socket.gaierror) for one in causes
+    )
     return Unanswered(f"the server cannot be reached{through}: {reason_of(causes)}", nobody=nobody)
 
 
@@ -68,7 +89,9 @@ def through_proxy(url: str) -> str:
 
 
 def shown_proxy(proxy: str, url: str) -> str:
-    """`http://proxy:3128 (HTTPS_PROXY)`: its address without a password, and the variable it stands in."""
+    """`http://proxy:3128 (HTTPS_PROXY)`: its address without a password, and the variable it stands
+    in.
+    """
     scheme = urlsplit(url).scheme
     spelled = [name for low in (f"{scheme}_proxy", "all_proxy") for name in (low, low.upper())]
     named = next((name for name in spelled if os.environ.get(name)), None)
@@ -83,7 +106,9 @@ def chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(found))
         yield found
         below = [getattr(found, "reason", None), *found.args, found.__cause__, found.__context__]
-        found = next((one for one in below if isinstance(one, BaseException) and id(one) not in seen), None)
+        found = next(
+            (one for one in below if isinstance(one, BaseException) and id(one) not in seen), None
+        )
 
 
 def reason_of(causes: list[BaseException]) -> str:

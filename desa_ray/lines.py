@@ -1,7 +1,8 @@
-"""Lines of text files with their numbers, and findings that name file and line: for everything a user hands in.
+"""Lines of text files with their numbers, and findings that name file and line: for everything a
+user hands in.
 
-A reader does not stop at the first bad line: it notes a finding and goes on, and `Findings.raise_if_any` reports all of
-them together, one line for each kind in each file.
+A reader does not stop at the first bad line: it notes a finding and goes on, and
+`Findings.raise_if_any` reports all of them together, one line for each kind in each file.
 """
 
 import json
@@ -13,7 +14,9 @@ from typing import Any
 from desa_ray.errors import DesaError, Problems, listed
 
 MAX_LINE_BYTES = 1 << 20  # of an identifier's line: two ids of the greatest length and some numbers
-MAX_JSON_BYTES = 256 << 20  # a document of 50 MB, which escapes like \u0431 may treble, and its neighbours
+MAX_JSON_BYTES = (
+    256 << 20
+)  # a document of 50 MB, which escapes like \u0431 may treble, and its neighbours
 TOLD = 10  # further lines that a finding names
 CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")  # C0, DEL and C1
 ONE_OBJECT = "write one JSON object per line"
@@ -21,20 +24,26 @@ BOM = b"\xef\xbb\xbf"
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """A quoted, printable, bounded form of any string (lone surrogates and control characters are escaped)."""
+    """A quoted, printable, bounded form of any string (lone surrogates and control characters are
+    escaped).
+    """
     quoted = repr(text[:limit])
     return quoted if len(text) <= limit else f"{quoted}…"
 
 
 def shown_value(value: object, limit: int = 80) -> str:
-    """A value out of JSON, as it stands there: 0 and not '0', a text in quotes; printable and bounded."""
+    """A value out of JSON, as it stands there: 0 and not '0', a text in quotes; printable and
+    bounded.
+    """
     if isinstance(value, str):
         return shown(value, limit)
     return shown(json.dumps(value, default=repr), limit)[1:].removesuffix("…").removesuffix("'")
 
 
 def has_control(text: str) -> bool:
-    """True for a string with a control character, which ends it early in C or breaks a line of a file."""
+    """True for a string with a control character, which ends it early in C or breaks a line of a
+    file.
+    """
     return CONTROL.search(text) is not None
 
 
@@ -60,15 +69,19 @@ class Findings:
         """Whether something is wrong."""
         return bool(self._lines or self._others)
 
-    def line(self, file: str, number: int, kind: str, detail: str = "", *, mend: str = "") -> None:
-        """Notes one bad line (numbered from 1); of equal kinds in one file, the first detail and mend are told."""
-        self._lines.setdefault((file, kind), (detail, mend, array("q")))[2].append(number)
+    def line(self, file: str, number: int, kind: str, detail: str = "", *, hint: str = "") -> None:
+        """Notes one bad line (numbered from 1); of equal kinds in one file, the first detail and
+        fix are told.
+        """
+        self._lines.setdefault((file, kind), (detail, hint, array("q")))[2].append(number)
 
-    def items(self, where: str, what: str, items: Sequence[str], *, mend: str = "") -> None:
+    def items(self, where: str, what: str, items: Sequence[str], *, hint: str = "") -> None:
         """Notes bad ids, where there are any: tells how many and names the first ten."""
         if items:
             self._others.append(
-                DesaError(f"{what} ({len(items)}): {listed(map(shown, items))}", where=where, mend=mend)
+                DesaError(
+                    f"{what} ({len(items)}): {listed(map(shown, items))}", where=where, hint=hint
+                )
             )
 
     def add(self, error: DesaError) -> None:
@@ -81,11 +94,15 @@ class Findings:
             raise Problems(problems)
 
 
-def _line_error(file: str, kind: str, detail: str, mend: str, numbers: "array[int]") -> DesaError:
-    also = f"; {len(numbers)} such lines, also {', '.join(map(str, numbers[1 : TOLD + 1]))}" if numbers[1:] else ""
+def _line_error(file: str, kind: str, detail: str, hint: str, numbers: "array[int]") -> DesaError:
+    also = (
+        f"; {len(numbers)} such lines, also {', '.join(map(str, numbers[1 : TOLD + 1]))}"
+        if numbers[1:]
+        else ""
+    )
     also += f" and {len(numbers) - TOLD - 1} more" if len(numbers) > TOLD + 1 else ""
     what = (f"{kind}: {detail}" if detail else kind) + also
-    return DesaError(what, where=f"{file}:{numbers[0]}", mend=mend)
+    return DesaError(what, where=f"{file}:{numbers[0]}", hint=hint)
 
 
 def numbered_lines(
@@ -93,7 +110,8 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     """(number from 1, text without its line end) of every line that is not blank.
 
-    A byte order mark and CRLF are tolerated; only a line feed ends a line (never U+2028, as `str.splitlines` would).
+    A byte order mark and CRLF are tolerated; only a line feed ends a line (never U+2028, as
+    `str.splitlines` would).
 
     Args:
         blocks: the file's bytes in pieces of any size.
@@ -106,7 +124,7 @@ def numbered_lines(
             text = data.decode().removesuffix("\r")
         except UnicodeDecodeError as error:
             detail = f"byte {data[error.start]:#04x} at column {error.start + 1}"
-            findings.line(file, number, "not UTF-8", detail, mend="save the file as UTF-8")
+            findings.line(file, number, "not UTF-8", detail, hint="save the file as UTF-8")
             continue
         if text.strip():
             yield number, text
@@ -133,22 +151,31 @@ def _split(blocks: Iterable[bytes], file: str, longest: int) -> Iterator[bytes]:
 
 def _too_long(file: str, number: int, longest: int) -> DesaError:
     size = f"{longest >> 20} MiB" if longest >> 20 else f"{longest} bytes"
-    return DesaError(f"a line is longer than {size}", where=f"{file}:{number}", mend="is this file of lines at all?")
+    return DesaError(
+        f"a line is longer than {size}",
+        where=f"{file}:{number}",
+        hint="is this file of lines at all?",
+    )
 
 
-def json_rows(blocks: Iterable[bytes], file: str, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_rows(
+    blocks: Iterable[bytes], file: str, findings: Findings
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, object) of every line; a line that is no JSON object becomes a finding."""
     for number, line in numbered_lines(blocks, file, findings, MAX_JSON_BYTES):
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             detail = f"{error.msg} at column {error.colno}"
-            findings.line(file, number, "malformed JSON", detail, mend=ONE_OBJECT)
-        except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting beyond the stack
-            findings.line(file, number, "malformed JSON", str(error), mend=ONE_OBJECT)
+            findings.line(file, number, "malformed JSON", detail, hint=ONE_OBJECT)
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # numbers of thousands of digits, nesting beyond the stack
+            findings.line(file, number, "malformed JSON", str(error), hint=ONE_OBJECT)
         else:
             if isinstance(row, dict):
                 yield number, row
             else:
                 kind = f"not a JSON object but {type(row).__name__}"
-                findings.line(file, number, kind, mend=ONE_OBJECT)
+                findings.line(file, number, kind, hint=ONE_OBJECT)

@@ -1,9 +1,10 @@
 """Every lock of the platform: one order, a limit for each wait, and who holds it.
 
-A thread that holds a lock only takes those further down in `ORDER` (the tests check it, with DESA_CHECK_LOCKS=1), so
-no two threads or processes can wait for each other. The first two are tried once and never waited for. Locks between
-processes are files (`flock`, through filelock): they end with their process, and the file says who has it. At the limit
-the stacks of all threads of this process go to a crash report, and the wait ends as an error.
+A thread that holds a lock only takes those further down in `ORDER` (the tests check it, with
+DESA_CHECK_LOCKS=1), so no two threads or processes can wait for each other. The first two are tried
+once and never waited for. Locks between processes are files (`flock`, through filelock): they end
+with their process, and the file says who has it. At the limit the stacks of all threads of this
+process go to a crash report, and the wait ends as an error.
 """
 
 import errno
@@ -32,20 +33,32 @@ HOST = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
 @dataclass(frozen=True)
 class Kind:
-    """What a lock guards, in the words of messages; how long it is waited for; the setting that moves it elsewhere."""
+    """What a lock guards, in the words of messages; how long it is waited for; the setting that
+    moves it elsewhere.
+    """
 
     what: str
     limit_s: float
     setting: str = ""
 
 
-OUTPUT = Kind("an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)")  # jobs/app.py, for a verb's length
+OUTPUT = Kind(
+    "an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)"
+)  # jobs/app.py, for a verb's length
 OUTBOX = Kind("a sweep's log entries", 0.0, "DESA_HOME")  # tracking/outbox.py, for a sweep's length
 MODEL = Kind("the conversion of a model", 3600.0, "DESA_HOME")  # engines/smollm2.py
-KERNELS = Kind("the compilation of kernels", 1800.0, "DESA_HOME")  # pipeline/kernels.py, one user's on one machine
-STAGE = Kind("the layout and the repair of a stored stage", 900.0, "store.root")  # store/exclusive.py, one a key
-ENTRIES = Kind("the writing of log entries", 300.0)  # tracking/outbox.py: one entry at a time, in order
-SENDING = Kind("the sending of log entries", 1200.0)  # tracking/outbox.py: what waits, by one thread
+KERNELS = Kind(
+    "the compilation of kernels", 1800.0, "DESA_HOME"
+)  # pipeline/kernels.py, one user's on one machine
+STAGE = Kind(
+    "the layout and the repair of a stored stage", 900.0, "store.root"
+)  # store/exclusive.py, one a key
+ENTRIES = Kind(
+    "the writing of log entries", 300.0
+)  # tracking/outbox.py: one entry at a time, in order
+SENDING = Kind(
+    "the sending of log entries", 1200.0
+)  # tracking/outbox.py: what waits, by one thread
 TRACKING = Kind("the tracking store", 300.0, "DESA_HOME or tracking.uri")  # tracking/runs.py
 LEASE = Kind("the lease of this run", 300.0)  # store/leases.py
 SAMPLES = Kind("the samples of the machine's load", 60.0)  # tracking/system.py
@@ -98,8 +111,8 @@ def held(kind: Kind, path: Path, limit_s: float | None = None) -> Iterator[None]
     """Hold the file lock at `path` for the length of the block; its folder is made if missing.
 
     Raises:
-        DesaError: it was not free within the limit (says who has it), this file system gives no locks, or the file
-            cannot be made.
+        DesaError: it was not free within the limit (says who has it), this file system gives no
+            locks, or the file cannot be made.
     """
     limit_s = kind.limit_s if limit_s is None else limit_s
     lock = _file_lock(path)
@@ -121,8 +134,8 @@ def held(kind: Kind, path: Path, limit_s: float | None = None) -> Iterator[None]
 def inside(kind: Kind, lock: RLock, limit_s: float | None = None) -> Iterator[None]:
     """Hold a lock between threads for the length of the block.
 
-    An RLock: should an interrupt of the main thread fall between taking it and entering the block, the main thread can
-    still take it on its way out.
+    An RLock: should an interrupt of the main thread fall between taking it and entering the block,
+    the main thread can still take it on its way out.
 
     Raises:
         DesaError: it was not free within the limit.
@@ -168,19 +181,25 @@ def holder(path: Path) -> str:
 
 
 def given_up(kind: Kind, limit_s: float, where: str = "", by: str = "") -> DesaError:
-    """The error of a wait that reached its limit; it names the crash report with the stacks of all threads."""
+    """The error of a wait that reached its limit; it names the crash report with the stacks of all
+    threads.
+    """
     what = f"waited {limit_s:.0f} s in vain for {kind.what}"
     file = write_report(what=f"{where}: {what}" if where else what, stacks=True)
     stacks = f"; what this process's threads did then is in {file}" if file else ""
     if by:
-        what, mend = f"{what}, held by {by}", f"see whether that process is at work; end it if not, then rerun{stacks}"
+        what, hint = (
+            f"{what}, held by {by}",
+            f"see whether that process is at work; end it if not, then rerun{stacks}",
+        )
     else:
-        mend = f"rerun: what is stored stays stored{stacks}"
-    return DesaError(what, where=where, mend=mend)
+        hint = f"rerun: what is stored stays stored{stacks}"
+    return DesaError(what, where=where, hint=hint)
 
 
 def _file_lock(path: Path, *, thread_local: bool = True) -> FileLock:
-    # With `on_acquired`, filelock never falls back to files that a killed process would leave locked for ever.
+    # With `on_acquired`, filelock never falls back to files that a killed process would leave
+    # locked for ever.
     return FileLock(path, thread_local=thread_local, on_acquired=_note)
 
 
@@ -198,7 +217,9 @@ def _in_order(kind: Kind) -> Iterator[None]:
         yield
         return
     place = ORDER.index(kind)
-    assert all(ORDER.index(other) < place for other in _held.kinds), f"{kind.what} within {_held.kinds}"
+    assert all(ORDER.index(other) < place for other in _held.kinds), (
+        f"{kind.what} within {_held.kinds}"
+    )
     _held.kinds.append(kind)
     try:
         yield
@@ -209,7 +230,14 @@ def _in_order(kind: Kind) -> Iterator[None]:
 def _no_lock(kind: Kind, path: Path, error: OSError) -> DesaError:
     if error.errno in NO_LOCKS:
         what = f"this file system gives no locks ({error.strerror or error})"
-        mend = f"mount it with locks (NFS: version 4, or start rpc.statd), or set {kind.setting} to another disk"
-        return DesaError(what, where=str(path.parent), mend=mend)
+        hint = (
+            f"mount it with locks (NFS: version 4, or start rpc.statd), or set {kind.setting} to"
+            " another disk"
+        )
+        return DesaError(what, where=str(path.parent), hint=hint)
     what = f"the lock of {kind.what} cannot be taken: {error.strerror or error}"
-    return DesaError(what, where=str(path), mend=f"give the permission, free the disk, or set {kind.setting} elsewhere")
+    return DesaError(
+        what,
+        where=str(path),
+        hint=f"give the permission, free the disk, or set {kind.setting} elsewhere",
+    )

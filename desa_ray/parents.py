@@ -1,8 +1,9 @@
-"""Children end when their parent does, whatever killed it: a thread in a Python child, a guard for other programs.
+"""Children end when their parent does, whatever killed it: a thread in a Python child, a guard for
+other programs.
 
-A child of ours (`end_with_parent`) looks at its parent twice a second. Programs that know nothing of us, such as an
-engine's own children, lead a process group; a guard, a bare interpreter in a session of its own, ends that group when
-the process that it watches is gone (`guard_group`).
+A child of ours (`end_with_parent`) looks at its parent twice a second. Programs that know nothing
+of us, such as an engine's own children, lead a process group; a guard, a bare interpreter in a
+session of its own, ends that group when the process that it watches is gone (`guard_group`).
 """
 
 import os
@@ -22,7 +23,9 @@ GRACE_S = 5.0  # for a group to clear up after itself
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process, with everything in it, once `parent` (a process number) is not its parent any more."""
+    """End this process, with everything in it, once `parent` (a process number) is not its parent
+    any more.
+    """
     threading.Thread(target=_watch_parent, args=(parent,), name="desa-parent", daemon=True).start()
 
 
@@ -43,9 +46,15 @@ def guard_group(group: int, session: int, note: Path | None = None) -> None:
     own = process(os.getpid())
     if own is None:  # a system without /proc
         return
-    command = [sys.executable, "-m", "desa_ray.parents", *map(str, (own.pid, own.started, group, session))]
+    command = [
+        sys.executable,
+        "-m",
+        "desa_ray.parents",
+        *map(str, (own.pid, own.started, group, session)),
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # It starts the guard proper and ends: whoever kills the children of this process leaves the guard alone.
+    # It starts the guard proper and ends: whoever kills the children of this process leaves the
+    # guard alone.
     starter = subprocess.Popen(
         [*command, str(note or "")],
         env=environment,

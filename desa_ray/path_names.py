@@ -1,8 +1,10 @@
-"""One rule for every name that becomes part of a path: a plain word that means the same file on every disk.
+"""One rule for every name that becomes part of a path: a plain word that means the same file on
+every disk.
 
-Names come out of data (columns of records, YAML files, model folders, tracking servers), so they could lead elsewhere
-(`../x`, `/etc/x`), end a string early (NUL), be a device (`CON`), be too long, or be one file with another name (`a`
-and `A`). What passes here can do none of that, alone or joined with other such names and endings.
+Names come out of data (columns of records, YAML files, model folders, tracking servers), so they
+could lead elsewhere (`../x`, `/etc/x`), end a string early (NUL), be a device (`CON`), be too long,
+or be one file with another name (`a` and `A`). What passes here can do none of that, alone or
+joined with other such names and endings.
 """
 
 import re
@@ -12,7 +14,7 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.lines import shown
 
 LIMIT = 200  # characters, all ASCII; file systems take 255 bytes with the ending
-MEND = f"use letters, digits, . _ + and -, beginning with a letter or digit, at most {LIMIT}"
+HINT = f"use letters, digits, . _ + and -, beginning with a letter or digit, at most {LIMIT}"
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 
@@ -32,38 +34,41 @@ def why_not(name: str) -> str | None:
     return None
 
 
-def path_name(name: str, *, where: str, mend: str = MEND) -> str:
+def path_name(name: str, *, where: str, hint: str = HINT) -> str:
     """`name` as it is.
 
     Raises:
         DesaError: it must not be part of a path; says why, and `where` it stands.
     """
     if why := why_not(name):
-        raise DesaError(f"{shown(name)} cannot name a file: {why}", where=where, mend=mend)
+        raise DesaError(f"{shown(name)} cannot name a file: {why}", where=where, hint=hint)
     return name
 
 
-def path_names(names: Iterable[str], *, where: str, mend: str = MEND) -> list[str]:
+def path_names(names: Iterable[str], *, where: str, hint: str = HINT) -> list[str]:
     """The names as they are, each a file of its own.
 
     Raises:
-        DesaError: one of them must not be part of a path, or two are one file where case does not count.
+        DesaError: one of them must not be part of a path, or two are one file where case does not
+            count.
     """
-    found = [path_name(name, where=where, mend=mend) for name in names]
+    found = [path_name(name, where=where, hint=hint) for name in names]
     seen: dict[str, str] = {}
     for name in found:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             what = f"{listed([other, name])} are one file where case does not count"
-            raise DesaError(what, where=where, mend=mend)
+            raise DesaError(what, where=where, hint=hint)
     if len(set(found)) < len(found):
         twice = sorted({name for name in found if found.count(name) > 1})
-        raise DesaError(f"{listed(twice)} would be written twice", where=where, mend=mend)
+        raise DesaError(f"{listed(twice)} would be written twice", where=where, hint=hint)
     return found
 
 
-def path_below(path: str, *, where: str, mend: str = MEND) -> str:
-    """`path`, names divided by `/`, each of which may be part of a path; raises DesaError as `path_name`."""
+def path_below(path: str, *, where: str, hint: str = HINT) -> str:
+    """`path`, names divided by `/`, each of which may be part of a path; raises DesaError as
+    `path_name`.
+    """
     for name in path.split("/"):
-        path_name(name, where=where, mend=mend)
+        path_name(name, where=where, hint=hint)
     return path

@@ -1,8 +1,9 @@
-"""Where this user's own files lie: the home, and a private folder for what one machine's processes share.
+"""Where this user's own files lie: the home, and a private folder for what one machine's processes
+share.
 
-Names in a folder that everybody may write to, such as /tmp, can be taken by somebody else first, as a link or with
-other contents. So nothing of the platform has a fixed name there: what processes of one user on one machine share lies
-in the user's runtime folder, or in the home where there is none.
+Names in a folder that everybody may write to, such as /tmp, can be taken by somebody else first, as
+a link or with other contents. So nothing of the platform has a fixed name there: what processes of
+one user on one machine share lies in the user's runtime folder, or in the home where there is none.
 """
 
 import os
@@ -21,11 +22,15 @@ def working_folder() -> Path:
         return Path.cwd()
     except OSError as error:
         what = f"the current folder is gone: {error.strerror}"
-        raise DesaError(what, where=os.environ.get("PWD", ""), mend="cd to a folder that exists, then rerun") from None
+        raise DesaError(
+            what, where=os.environ.get("PWD", ""), hint="cd to a folder that exists, then rerun"
+        ) from None
 
 
 def home() -> Path:
-    """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models, data sets."""
+    """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models,
+    data sets.
+    """
     given = Path(os.environ.get("DESA_HOME") or ".desa")
     return given if given.is_absolute() else working_folder() / given
 
@@ -33,11 +38,12 @@ def home() -> Path:
 def private_folder(own_home: Path | None = None) -> Path:
     """A folder that belongs to this user and that nobody else can open, made if missing.
 
-    It lies in `$XDG_RUNTIME_DIR` where that is this user's alone, else in `own_home` (default: `home()`).
+    It lies in `$XDG_RUNTIME_DIR` where that is this user's alone, else in `own_home` (default:
+    `home()`).
 
     Raises:
-        DesaError: what stands at its place is a link, no folder, somebody else's, or open to others; or it cannot be
-            made.
+        DesaError: what stands at its place is a link, no folder, somebody else's, or open to
+            others; or it cannot be made.
     """
     runtime = Path(os.environ.get(RUNTIME, ""))
     if runtime.is_absolute() and _fault(runtime) is None:
@@ -47,7 +53,7 @@ def private_folder(own_home: Path | None = None) -> Path:
         base.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DesaError(
-            f"cannot be made: {error.strerror}", where=str(base), mend="set DESA_HOME to a folder"
+            f"cannot be made: {error.strerror}", where=str(base), hint="set DESA_HOME to a folder"
         ) from None
     return _made(base / f"run-{os.geteuid()}")
 
@@ -60,10 +66,14 @@ def _made(folder: Path) -> Path:
         pass
     except OSError as error:
         what = f"cannot be made: {error.strerror}"
-        raise DesaError(what, where=str(folder), mend=f"set {RUNTIME} or DESA_HOME to a folder of yours") from None
+        raise DesaError(
+            what, where=str(folder), hint=f"set {RUNTIME} or DESA_HOME to a folder of yours"
+        ) from None
     if fault := _fault(folder):
         raise DesaError(
-            fault, where=str(folder), mend="see who put it there, then remove it: the next run makes it anew"
+            fault,
+            where=str(folder),
+            hint="see who put it there, then remove it: the next run makes it anew",
         )
     return folder
 

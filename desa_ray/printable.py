@@ -1,15 +1,18 @@
-"""Text from elsewhere as it may be shown: whatever moves a cursor, hides or reorders letters is spelled out.
+"""Text from elsewhere as it may be shown: whatever moves a cursor, hides or reorders letters is
+spelled out.
 
-Ids, names, reasons, answers of servers and messages of libraries come from files and hosts that nobody vouches for. A
-terminal, a log viewer or an editor obeys some of their characters (ESC and the other control characters, bidirectional
-marks, zero-width letters), and lone surrogates cannot be written at all. Each of those is shown as Python would spell
-it, `\\x1b` or `\\u202e`; everything that has a shape of its own stays as it is. What is spelled out once stays the same
-when it is spelled out again, so that every door can do it. Data files keep ids untouched.
+Ids, names, reasons, answers of servers and messages of libraries come from files and hosts that
+nobody vouches for. A terminal, a log viewer or an editor obeys some of their characters (ESC and
+the other control characters, bidirectional marks, zero-width letters), and lone surrogates cannot
+be written at all. Each of those is shown as Python would spell it, `\\x1b` or `\\u202e`; everything
+that has a shape of its own stays as it is. What is spelled out once stays the same when it is
+spelled out again, so that every door can do it. Data files keep ids untouched.
 """
 
 import unicodedata
 
-# Letters by category, but without a shape: joiners, fillers, variation selectors (Unicode's Default_Ignorable).
+# Letters by category, but without a shape: joiners, fillers, variation selectors (Unicode's
+# Default_Ignorable).
 _SHAPELESS = (
     *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFFA0),
     *range(0x180B, 0x1810),
@@ -34,7 +37,9 @@ _spelling = _Spelling()
 
 
 def printable(text: object) -> str:
-    """`str(text)` on one line, with every character spelled out that has no shape of its own; backslashes stay."""
+    """`str(text)` on one line, with every character spelled out that has no shape of its own;
+    backslashes stay.
+    """
     text = str(text)
     if text.isascii() and text.isprintable():
         return text

@@ -21,10 +21,18 @@ class Process:
 
 
 def process(pid: int) -> Process | None:
-    """The process with this number, also one that has ended and was not waited for; None where there is none."""
+    """The process with this number, also one that has ended and was not waited for; None where
+    there is none.
+    """
     try:
-        # The name stands in brackets and may hold anything, so fields are counted behind the last bracket.
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        # The name stands in brackets and may hold anything, so fields are counted behind the last
+        # bracket.
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return None
     return Process(pid, fields[0], int(fields[2]), int(fields[3]), int(fields[19]))
@@ -54,7 +62,9 @@ def boot() -> str:
 
 @cache
 def system() -> str:
-    """Boot and process namespace of this machine, within which process numbers hold; empty where unknown."""
+    """Boot and process namespace of this machine, within which process numbers hold; empty where
+    unknown.
+    """
     try:
         return f"{boot()}/{Path('/proc/self/ns/pid').readlink()}"
     except OSError:

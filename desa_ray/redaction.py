@@ -1,8 +1,9 @@
 """Hides the secrets that addresses and messages carry, however they are spelled.
 
-An address carries them before its host (`user:password@`), or as a parameter of its query or fragment (`?token=`,
-`#access_token=`, `X-Amz-Signature=`), plainly or percent-encoded. A message carries them where a library or a server
-repeats what it was given: a header, a DSN, or the value of an environment variable that is named like a secret.
+An address carries them before its host (`user:password@`), or as a parameter of its query or
+fragment (`?token=`, `#access_token=`, `X-Amz-Signature=`), plainly or percent-encoded. A message
+carries them where a library or a server repeats what it was given: a header, a DSN, or the value of
+an environment variable that is named like a secret.
 """
 
 import os
@@ -10,15 +11,20 @@ import re
 from urllib.parse import unquote
 
 HIDDEN = "***"
-# `user:password@`, `:password@` and `token@` before a host; a plain user name is no secret in database addresses.
+# `user:password@`, `:password@` and `token@` before a host; a plain user name is no secret in
+# database addresses.
 _USERINFO = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*:)?//(?P<user>[^\s/?#@:]*)(?P<rest>:(?!\d+(?:[/?#]|$))\S*)?@"
 )
 _NAMED = ("postgresql", "mysql", "mariadb", "mssql", "oracle")
-_BARE = re.compile(r"(?P<before>^|=)[^\s/@:=]*:[^\s/@]+@(?P<host>[\w.\[\]:-]+(?:/.*)?)$")  # without a scheme
+_BARE = re.compile(
+    r"(?P<before>^|=)[^\s/@:=]*:[^\s/@]+@(?P<host>[\w.\[\]:-]+(?:/.*)?)$"
+)  # without a scheme
 _PARAMETER = re.compile(r"(?P<before>[?&#;])(?P<name>[^\s?&#;=]+)=(?P<value>[^\s&#;]+)")
 # Names of parameters, without case and signs: by their end, by their beginning, or whole.
-_ENDS = re.compile(r"(password|passwd|passphrase|pwd|secret|token|key|keyid|credentials?|signature|authorization|jwt)$")
+_ENDS = re.compile(
+    r"(password|passwd|passphrase|pwd|secret|token|key|keyid|credentials?|signature|authorization|jwt)$"
+)
 _STARTS = ("xamz", "xgoog")
 _WHOLE = ("sig", "auth", "pass", "pw", "sas", "bearer", "code", "session", "sessionid", "cookie")
 # Outside of addresses, only what cannot be meant otherwise.
@@ -50,7 +56,8 @@ def has_credentials(text: str, *, bare: bool = False) -> bool:
     """Whether an address anywhere in a text carries a password, a token or a secret.
 
     Args:
-        bare: the text is an address, so that `user:password@host` is one without a scheme too, and no id.
+        bare: the text is an address, so that `user:password@host` is one without a scheme too, and
+            no id.
     """
     joined = re.sub(r"\s+", "", text)  # clients leave blanks and line ends out
     forms = joined, _unquoted(joined)
@@ -64,7 +71,9 @@ def _carries(text: str) -> bool:
 
 
 def _private(match: re.Match[str]) -> bool:
-    """Whether what stands before a host is more than a name: a path such as a//b@c has none, a database's user one."""
+    """Whether what stands before a host is more than a name: a path such as a//b@c has none, a
+    database's user one.
+    """
     named = match["scheme"] is None or match["scheme"].lower().startswith(_NAMED)
     return match["rest"] is not None or not named
 
@@ -76,7 +85,9 @@ def _host(match: re.Match[str]) -> str:
 
 
 def _decoded(match: re.Match[str]) -> str:
-    """A word with percent signs: decoded where that shows a secret which would stay hidden otherwise."""
+    """A word with percent signs: decoded where that shows a secret which would stay hidden
+    otherwise.
+    """
     word = match[0]
     plain = _unquoted(word)
     return plain if plain != word and _carries(plain) and not _carries(word) else word
@@ -100,5 +111,9 @@ def _secret(name: str) -> bool:
 
 def _known() -> list[str]:
     """Values of environment variables that are named like secrets, the longest first."""
-    values = {value for name, value in os.environ.items() if len(value) >= _SHORTEST and _VARIABLE.search(name)}
+    values = {
+        value
+        for name, value in os.environ.items()
+        if len(value) >= _SHORTEST and _VARIABLE.search(name)
+    }
     return sorted(values, key=len, reverse=True)

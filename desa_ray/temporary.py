@@ -1,7 +1,9 @@
-"""Temporary folders of one process: nobody else may look in, and they go when it has ended, however it ended.
+"""Temporary folders of one process: nobody else may look in, and they go when it has ended, however
+it ended.
 
-The owner holds a lock on a file in its folder for as long as it lives. A killed owner leaves its folder, but not the
-lock: whoever makes or sweeps folders of that name next removes those that nobody holds.
+The owner holds a lock on a file in its folder for as long as it lives. A killed owner leaves its
+folder, but not the lock: whoever makes or sweeps folders of that name next removes those that
+nobody holds.
 """
 
 import fcntl
@@ -14,11 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 
 LOCK = ".owner"
-UNLOCKED_FOR_S = 86_400.0  # a folder without a lock is being made, or its maker was killed right then
+UNLOCKED_FOR_S = (
+    86_400.0  # a folder without a lock is being made, or its maker was killed right then
+)
 
 
 class OwnFolder:
-    """A new folder of mode 0700 below `base`; removed by `remove`, at the end of the process, or by a later sweep."""
+    """A new folder of mode 0700 below `base`; removed by `remove`, at the end of the process, or by
+    a later sweep.
+    """
 
     def __init__(self, prefix: str, base: str | os.PathLike[str] | None = None):
         sweep(prefix, base)
@@ -65,10 +71,14 @@ def _sweep_one(entry: os.DirEntry[str]) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """The descriptor that holds the folder; its file appears under its name when it is locked already."""
+    """The descriptor that holds the folder; its file appears under its name when it is locked
+    already.
+    """
     making = folder / f"{LOCK}-making"
     lock = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with suppress(OSError):  # a file system without locks: no other process gets one either, and leaves it alone
+    with suppress(
+        OSError
+    ):  # a file system without locks: no other process gets one either, and leaves it alone
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     making.rename(folder / LOCK)
     return lock

@@ -1,8 +1,8 @@
 """The terminal: consoles, tables and trees that show text as it is, whatever it says.
 
-rich reads markup (`[red]`), emoji codes (`:bear:`) and control characters in every string that it is given. Here every
-string is text and nothing else: it is made printable, and its secrets are hidden. All other code builds its tables
-with these.
+rich reads markup (`[red]`), emoji codes (`:bear:`) and control characters in every string that it
+is given. Here every string is text and nothing else: it is made printable, and its secrets are
+hidden. All other code builds its tables with these.
 """
 
 from typing import Any
@@ -32,8 +32,14 @@ def screen(width: int | None = None, *, stderr: bool = False) -> Console:
 class PlainTable(rich.table.Table):
     """rich's table; strings in its title, headings, cells and caption are shown as they are."""
 
-    def __init__(self, *, title: str = "", title_style: str = "italic", caption: str = "", **options: Any):
-        super().__init__(title=shown(printable(title), title_style), caption=shown(caption, "dim italic"), **options)
+    def __init__(
+        self, *, title: str = "", title_style: str = "italic", caption: str = "", **options: Any
+    ):
+        super().__init__(
+            title=shown(printable(title), title_style),
+            caption=shown(caption, "dim italic"),
+            **options,
+        )
 
     def add_column(self, header: RenderableType = "", *rest: Any, **options: Any) -> None:
         super().add_column(_shown(header), *rest, **options)

@@ -1,7 +1,8 @@
 """Plain types shared by every package: what a collection is, and how logical rows are hashed.
 
-Documents are numbered 0..N-1 in the order of the UTF-8 bytes of their ids (method.md section 1); from the moment a
-`Collection` exists a document *is* its number, and "ties by identifier" is an integer comparison.
+Documents are numbered 0..N-1 in the order of the UTF-8 bytes of their ids (method.md section 1);
+from the moment a `Collection` exists a document *is* its number, and "ties by identifier" is an
+integer comparison.
 """
 
 import hashlib
@@ -14,8 +15,12 @@ import polars as pl
 
 
 def canonical_json(value: object) -> str:
-    """JSON with sorted keys, no blanks, UTF-8 text; refuses NaN and anything that is not plain data."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """JSON with sorted keys, no blanks, UTF-8 text; refuses NaN and anything that is not plain
+    data.
+    """
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def sha256_json(value: object) -> str:
@@ -39,13 +44,13 @@ class Collection:
 
     Attributes:
         name: the data set's name, as it stands in records.
-        documents: columns `id` (String), `text` (String: title and text as both channels see it), one row a document
-            number, in UTF-8 order of the ids.
+        documents: columns `id` (String), `text` (String: title and text as both channels see it),
+            one row a document number, in UTF-8 order of the ids.
         queries: columns `id`, `text` (String), in UTF-8 order of the ids.
-        qrels: columns `query_id`, `doc_id` (String), `grade` (Int32), sorted by the UTF-8 order of both ids; only
-            judgments of documents that the corpus holds.
-        counts: what validation noticed (`missing_relevant_dropped`, `empty_documents`, `empty_queries`,
-            `queries_without_positive`, ...); goes to the manifest and the log.
+        qrels: columns `query_id`, `doc_id` (String), `grade` (Int32), sorted by the UTF-8 order of
+            both ids; only judgments of documents that the corpus holds.
+        counts: what validation noticed (`missing_relevant_dropped`, `empty_documents`,
+            `empty_queries`, `queries_without_positive`, ...); goes to the manifest and the log.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""Bytes of files from outside, in blocks: unpacked on the way, bounded, and every failure one `DesaError`.
+"""Bytes of files from outside, in blocks: unpacked on the way, bounded, and every failure one
+`DesaError`.
 
-What a file is packed with is read off its first bytes, not off its name. Memory is that of a block, whatever a file
-unpacks to; how much that may be depends on its packed size.
+What a file is packed with is read off its first bytes, not off its name. Memory is that of a block,
+whatever a file unpacks to; how much that may be depends on its packed size.
 """
 
 import gzip
@@ -29,7 +30,16 @@ BOMB = "unpack it yourself and give the folder or file, if you trust it"
 
 # What readers of packed bytes raise for bytes that are wrong: each library has errors of its own.
 DAMAGE = (
-    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError, LookupError, OverflowError, MemoryError),
+    *(
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        NotImplementedError,
+        LookupError,
+        OverflowError,
+        MemoryError,
+    ),
     *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error),
 )
 MAGIC = {  # regular expressions
@@ -72,10 +82,16 @@ def file_blocks(path: Path) -> Iterator[bytes]:
 
 
 def changed(label: str) -> DesaError:
-    return DesaError("changed while it was read", where=label, mend="run again when nothing writes to it any more")
+    return DesaError(
+        "changed while it was read",
+        where=label,
+        hint="run again when nothing writes to it any more",
+    )
 
 
-def unpacked(stream: BinaryIO, label: str, limit: int | None = None, size: int | None = None) -> Iterator[bytes]:
+def unpacked(
+    stream: BinaryIO, label: str, limit: int | None = None, size: int | None = None
+) -> Iterator[bytes]:
     """The bytes of a stream, unpacked where they begin as gzip or zstd does.
 
     Args:
@@ -89,17 +105,21 @@ def unpacked(stream: BinaryIO, label: str, limit: int | None = None, size: int |
         kind = packing(packed.peek(16)[:16])
         promised = next((kind for suffix, kind in SUFFIXES.items() if label.endswith(suffix)), kind)
         if kind != promised:
-            raise DesaError(f"is not packed with {promised}, as its name says", where=label, mend="rename or repack it")
+            raise DesaError(
+                f"is not packed with {promised}, as its name says",
+                where=label,
+                hint="rename or repack it",
+            )
         reader = _reader(kind, packed, label)
         total = 0
         while block := reader.read(BLOCK):
             if total == 0 and kind and (inner := packing(block[:16])):
                 what = f"is packed twice: {inner} within {kind}"
-                raise DesaError(what, where=label, mend="unpack it once")
+                raise DesaError(what, where=label, hint="unpack it once")
             total += len(block)
             allowed = MAX_BYTES if kind is None else limit or limit_of(counted.count)
             if total > allowed:
-                raise DesaError(f"unpacks to more than {allowed >> 20} MiB", where=label, mend=BOMB)
+                raise DesaError(f"unpacks to more than {allowed >> 20} MiB", where=label, hint=BOMB)
             yield block
         if size is not None and counted.count != size:
             raise EOFError(f"it has {counted.count} bytes and not {size}")
@@ -111,10 +131,10 @@ def unreadable(error: BaseException, label: str) -> DesaError:
     """One line for what reading or unpacking raised."""
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(said.split())[:300] or type(error).__name__
-    return DesaError(f"cannot be read: {text}", where=label, mend=_mend(error))
+    return DesaError(f"cannot be read: {text}", where=label, hint=_hint(error))
 
 
-def _mend(error: BaseException) -> str:
+def _hint(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "name a file that is there"
     if isinstance(error, PermissionError):
@@ -131,7 +151,9 @@ def _reader(kind: str | None, packed: Any, label: str) -> BinaryIO:
         import pyarrow as pa
 
         return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd"))
-    raise DesaError(f"is packed with {kind}", where=label, mend="unpack it, or pack it with gzip or zstd")
+    raise DesaError(
+        f"is packed with {kind}", where=label, hint="unpack it, or pack it with gzip or zstd"
+    )
 
 
 class _Counted(io.RawIOBase):
@@ -173,7 +195,9 @@ class _Pipe(io.RawIOBase):
             buffer[: len(data)] = data
             return len(data)
         what = f"is a pipe that brought nothing for {SILENCE_S:g} s"
-        raise DesaError(what, where=self.label, mend="name a file, or start what writes to the pipe")
+        raise DesaError(
+            what, where=self.label, hint="name a file, or start what writes to the pipe"
+        )
 
     def close(self) -> None:
         if not self.closed:
@@ -195,7 +219,7 @@ def _opened(path: Path) -> BinaryIO:
         return cast(BinaryIO, _Pipe(descriptor, label))
     os.close(descriptor)
     what = "is a folder" if stat.S_ISDIR(mode) else "is neither a file nor a pipe"
-    raise DesaError(what, where=label, mend="name a file")
+    raise DesaError(what, where=label, hint="name a file")
 
 
 def _state(stream: BinaryIO) -> tuple[int, int] | None:

@@ -1,6 +1,8 @@
-"""Hydra launcher `desa`: receives all overrides of a sweep at once and hands the cells to one runner.
+"""Hydra launcher `desa`: receives all overrides of a sweep at once and hands the cells to one
+runner.
 
-Hydra finds launchers only in the namespace `hydra_plugins`; what the cells of a verb do, its task function knows.
+Hydra finds launchers only in the namespace `hydra_plugins`; what the cells of a verb do, its task
+function knows.
 """
 
 from collections.abc import Sequence
@@ -29,12 +31,16 @@ ConfigStore.instance().store(group="hydra/launcher", name="desa", node=DesaLaunc
 class DesaLauncher(Launcher):
     """Composes every job's configuration and runs them as one sweep."""
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
         self.context, self.config = hydra_context, config
         self.task: Any = task_function  # `HydraTask`
-        # Before the sweeper writes its notes there, so that they go again with a sweep that is refused.
+        # Before the sweeper writes its notes there, so that they go again with a sweep that is
+        # refused.
         self.task.claim(Path(str(config.hydra.sweep.dir)))
-        # The sweeper composes every cell to check it and throws the result away; composing takes longer than fusing.
+        # The sweeper composes every cell to check it and throws the result away; composing takes
+        # longer than fusing.
         loader: Any = hydra_context.config_loader
         compose, composed = loader.load_sweep_config, {}
         read, files = loader.repository.load_config, {}
@@ -52,14 +58,18 @@ class DesaLauncher(Launcher):
 
         loader.load_sweep_config, loader.repository.load_config = once, from_memory
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
         from desa_ray.errors import DesaError, listed
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
         configs, folders = [], []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
-            config = deepcopy(self.context.config_loader.load_sweep_config(self.config, list(overrides)))
+            config = deepcopy(
+                self.context.config_loader.load_sweep_config(self.config, list(overrides))
+            )
             with open_dict(config):
                 config.hydra.job.id, config.hydra.job.num = str(number), number
             folders.append(sweep_folder / str(config.hydra.sweep.subdir))
@@ -67,7 +77,9 @@ class DesaLauncher(Launcher):
         places = [folder.resolve() for folder in folders]
         if twice := sorted({str(place) for place in places if places.count(place) > 1}):
             what = f"{len(places)} cells, but several would write to {listed(twice)}"
-            raise DesaError(what, where="hydra.sweep.subdir", mend="let it differ, for example ${hydra.job.num}")
+            raise DesaError(
+                what, where="hydra.sweep.subdir", hint="let it differ, for example ${hydra.job.num}"
+            )
         entries = self.task.sweep(configs, folders, sweep_folder)
         returns = []
         for config, overrides, entry in zip(configs, job_overrides, entries, strict=True):

@@ -1,4 +1,6 @@
-"""`desa VERB ...`: verbs are the modules of this package; `desa --help` lists them with their first docstring line."""
+"""`desa VERB ...`: verbs are the modules of this package; `desa --help` lists them with their first
+docstring line.
+"""
 
 import ast
 import gc
@@ -17,27 +19,55 @@ from desa_ray.error_boundary import exit_code, print_error, thread_hooks
 from desa_ray.output import print_text
 from desa_ray.places import working_folder
 
-VERBS = ("run", "plan", "submit", "generate", "verify", "report", "sync", "ui", "doctor", "store", "fuse", "compare")
+VERBS = (
+    "run",
+    "plan",
+    "submit",
+    "generate",
+    "verify",
+    "report",
+    "sync",
+    "ui",
+    "doctor",
+    "store",
+    "fuse",
+    "compare",
+)
 
 
 def _first_line(verb: str) -> str:
     """A verb's summary, read without importing it."""
-    docstring = ast.get_docstring(ast.parse((Path(__file__).parent / f"{verb}.py").read_text(encoding="utf-8"))) or ""
+    docstring = (
+        ast.get_docstring(
+            ast.parse((Path(__file__).parent / f"{verb}.py").read_text(encoding="utf-8"))
+        )
+        or ""
+    )
     return docstring.splitlines()[0]
 
 
 def usage() -> str:
     lines = ["usage: desa VERB [arguments]   (desa VERB --help tells more)", ""]
-    return "\n".join([*lines, *(f"  {verb:8} {_first_line(verb)}" for verb in VERBS), "", f"desa-ray {__version__}"])
+    return "\n".join(
+        [
+            *lines,
+            *(f"  {verb:8} {_first_line(verb)}" for verb in VERBS),
+            "",
+            f"desa-ray {__version__}",
+        ]
+    )
 
 
 def main() -> None:
-    """Entry point of `desa`: exits 0 on success, 2 on a user's error, 70 on our fault, 130 on Ctrl-C.
+    """Entry point of `desa`: exits 0 on success, 2 on a user's error, 70 on our fault, 130 on
+    Ctrl-C.
 
     Output that nobody reads any more (`desa ... | head`) ends it without a word, with 141.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # characters that the terminal's encoding lacks are escaped
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # characters that the terminal's encoding lacks are escaped
             stream.reconfigure(errors="backslashreplace")
     with thread_hooks():
         try:
@@ -47,11 +77,15 @@ def main() -> None:
         except SystemExit:
             raise
         except KeyboardInterrupt:
-            print_text("interrupted: what is stored stays stored, the same command goes on from there", stderr=True)
+            print_text(
+                "interrupted: what is stored stays stored, the same command goes on from there",
+                stderr=True,
+            )
             code = 130
         except BaseException as error:
             code = _unread(error) or print_error(error)
-        gc.freeze()  # at exit Python would look through all of Ray and MLflow for garbage, for a second
+        # at exit Python would look through all of Ray and MLflow for garbage, for a second
+        gc.freeze()
         sys.exit(exit_code(code))
 
 
@@ -70,7 +104,9 @@ def _main(arguments: list[str]) -> int:
         working_folder()
     began(verb, arguments[1:])
     logging.raiseExceptions = False  # a log line that cannot be written is no fault
-    gc.set_threshold(50_000, 20, 50)  # looking for cycles at Python's own pace takes a tenth of composing and finishing
+    gc.set_threshold(
+        50_000, 20, 50
+    )  # looking for cycles at Python's own pace takes a tenth of composing and finishing
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is a Ctrl-C
     return importlib.import_module(f".{verb}", __package__).main(arguments[1:])
 

@@ -34,7 +34,13 @@ def main(argv: list[str]) -> int:
     if not 1 <= arguments.resamples <= MAX_RESAMPLES or arguments.seed < 0:
         raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
     parse_measures(arguments.measures)
-    runs = dict(zip(run_names(arguments.runs), (read_run(path, note) for path in arguments.runs), strict=True))
+    runs = dict(
+        zip(
+            run_names(arguments.runs),
+            (read_run(path, note) for path in arguments.runs),
+            strict=True,
+        )
+    )
     qrels = read_qrels(arguments.qrels)
     check_grades(arguments.measures, qrels, str(arguments.qrels))
     values = run_values(runs, qrels, arguments.measures)
@@ -49,7 +55,8 @@ def main(argv: list[str]) -> int:
 def run_values(
     runs: Mapping[str, Mapping[str, Sequence[str]]], qrels: pl.DataFrame, measures: Sequence[str]
 ) -> dict[str, pl.DataFrame]:
-    """Run -> `query_id` and one column a measure, for every query with a positive judgment, in order of the ids.
+    """Run -> `query_id` and one column a measure, for every query with a positive judgment, in
+    order of the ids.
 
     A judged query that a run lacks scores the measure's default, 0, in it.
     """
@@ -61,13 +68,17 @@ def run_values(
     for name, run in runs.items():
         if not any(query in run for query in judged):
             raise DesaError(
-                "has none of the judged queries", where=f"run {name}", mend="are run and qrels of one kind?"
+                "has none of the judged queries",
+                where=f"run {name}",
+                hint="are run and qrels of one kind?",
             )
         retrieved = set().union(*run.values())
         if documents.isdisjoint(retrieved):
             examples = f"{shown(min(retrieved))} there, {shown(min(documents))} in the judgments"
             what = f"not one of its {len(retrieved)} documents is judged for any query: {examples}"
-            raise DesaError(what, where=f"run {name}", mend="use the qrels of the collection that the run is of")
+            raise DesaError(
+                what, where=f"run {name}", hint="use the qrels of the collection that the run is of"
+            )
         if lacking := sum(query not in run for query in judged):
             note(f"{name} lacks {lacking} of {len(judged)} judged queries: they score 0")
         if further := sum(query not in set(judged) for query in run):
@@ -78,24 +89,45 @@ def run_values(
 
 
 def compare_tables(
-    values: Mapping[str, pl.DataFrame], measures: Sequence[str], resamples: int = RESAMPLES, seed: int = 0
+    values: Mapping[str, pl.DataFrame],
+    measures: Sequence[str],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> list[Table]:
-    """The runs' means, and the first run against every other one: one Holm family of all measures each."""
+    """The runs' means, and the first run against every other one: one Holm family of all measures
+    each.
+    """
     first, *others = values
     queries = values[first].height
-    rows = [Row({"run": name, **{m: _mean(own[m]) for m in measures}}, {"run": name}) for name, own in values.items()]
+    rows = [
+        Row({"run": name, **{m: _mean(own[m]) for m in measures}}, {"run": name})
+        for name, own in values.items()
+    ]
     columns = (Column("run", "run"), *(Column(m, m, "{:.4f}", "high") for m in measures))
     tables = [Table("runs", f"Means over {queries} judged queries", columns, rows)]
     effects = []
     for other in others:
-        changes = np.stack([(values[first][m] - values[other][m]).to_numpy() for m in measures], axis=1)
+        changes = np.stack(
+            [(values[first][m] - values[other][m]).to_numpy() for m in measures], axis=1
+        )
         found = paired_outcomes([changes], resamples, seed)
         name: dict[str, Value] = {"other": other}
         outcomes = [Outcome(m, m, "{:.5f}", higher=True) for m in measures]
-        effects += effect_rows([(name, {"other": other}, o, p) for o, p in zip(outcomes, found, strict=True)])
+        effects += effect_rows(
+            [(name, {"other": other}, o, p) for o, p in zip(outcomes, found, strict=True)]
+        )
     if effects:
-        columns = (Column("other", f"{first} against"), Column("outcome", "measure"), *EFFECT_COLUMNS)
-        notes = [f"{resamples} bootstrap samples and sign flips, seed {seed}; Holm over the measures of each pair"]
+        columns = (
+            Column("other", f"{first} against"),
+            Column("outcome", "measure"),
+            *EFFECT_COLUMNS,
+        )
+        notes = [
+            (
+                f"{resamples} bootstrap samples and sign flips, seed {seed}; "
+                "Holm over the measures of each pair"
+            )
+        ]
         tables.append(Table("effects", f"{first}: paired tests", columns, effects, notes))
     return tables
 
@@ -125,7 +157,11 @@ def _write(folder: Path, tables: Sequence[Table], values: Mapping[str, pl.DataFr
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="desa compare", description=__doc__)
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz; the first is tested"
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN",
+        help="TREC runs, plain or .gz; the first is tested",
     )
     parser.add_argument(
         "--qrels",
@@ -141,7 +177,14 @@ def _parser() -> ArgumentParser:
         metavar="M,M",
         help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
     )
-    parser.add_argument("--resamples", type=int, default=RESAMPLES, help=f"bootstrap samples and flips ({RESAMPLES})")
+    parser.add_argument(
+        "--resamples",
+        type=int,
+        default=RESAMPLES,
+        help=f"bootstrap samples and flips ({RESAMPLES})",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all resamples (0)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where runs.*, effects.* and queries.csv go")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where runs.*, effects.* and queries.csv go"
+    )
     return parser

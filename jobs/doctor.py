@@ -1,4 +1,4 @@
-"""Check this machine, the store, the tracking server and the cluster: one line each, with the mend.
+"""Check this machine, the store, the tracking server and the cluster: one line each, with the hint.
 
 Exit code 0 where nothing fails (warnings pass), 1 where something does.
 """
@@ -33,7 +33,11 @@ COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def _default(group: str) -> dict[str, Any]:
-    file = resources.files("desa_ray.conf") / group / ("local.yaml" if group == "cluster" else "default.yaml")
+    file = (
+        resources.files("desa_ray.conf")
+        / group
+        / ("local.yaml" if group == "cluster" else "default.yaml")
+    )
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
@@ -67,11 +71,13 @@ def cluster(config: ClusterConfig, root: str) -> Iterator[Finding]:
             count = check_nodes(Needs({"store": root}, {}))
     except Problems as found:
         for problem in found.problems:
-            yield Finding(problem.where, "fail", problem.what, problem.mend)
+            yield Finding(problem.where, "fail", problem.what, problem.hint)
     except DesaError as error:
         yield failed(name, error)
     else:
-        yield Finding(name, "ok", f"{counted(count, 'node')}, Ray {version('ray')}, equal versions, one store")
+        yield Finding(
+            name, "ok", f"{counted(count, 'node')}, Ray {version('ray')}, equal versions, one store"
+        )
 
 
 def examine(options: argparse.Namespace) -> Iterator[Finding]:
@@ -100,17 +106,35 @@ def main(arguments: list[str]) -> int:
     """`desa doctor [--store URL] [--tracking URI] [--cluster ADDRESS] [--json]`."""
     first, _, rest = (__doc__ or "").partition("\n")
     parser = ArgumentParser(prog="desa doctor", description=first, epilog=rest)
-    parser.add_argument("--store", metavar="URL", help="folder or fsspec address (default: $DESA_HOME/store)")
-    parser.add_argument("--tracking", metavar="URI", help="tracking store (default: sqlite in $DESA_HOME)")
-    parser.add_argument("--cluster", metavar="ADDRESS", help="a running Ray cluster (default: start a local one)")
+    parser.add_argument(
+        "--store", metavar="URL", help="folder or fsspec address (default: $DESA_HOME/store)"
+    )
+    parser.add_argument(
+        "--tracking", metavar="URI", help="tracking store (default: sqlite in $DESA_HOME)"
+    )
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS", help="a running Ray cluster (default: start a local one)"
+    )
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
     parser.add_argument("--gpu", action="store_true", help="a machine without a GPU fails")
-    parser.add_argument("--java-home", metavar="FOLDER", help="as sparse.java_home (default: the one installed)")
-    parser.add_argument("--warn-gib", type=float, default=10.0, help="free disk space to warn below (%(default)s)")
-    parser.add_argument("--fail-gib", type=float, default=1.0, help="free disk space to fail below (%(default)s)")
+    parser.add_argument(
+        "--java-home", metavar="FOLDER", help="as sparse.java_home (default: the one installed)"
+    )
+    parser.add_argument(
+        "--warn-gib", type=float, default=10.0, help="free disk space to warn below (%(default)s)"
+    )
+    parser.add_argument(
+        "--fail-gib", type=float, default=1.0, help="free disk space to fail below (%(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     options = parser.parse_args(arguments)
-    refuse_credentials([("--store", options.store), ("--tracking", options.tracking), ("--cluster", options.cluster)])
+    refuse_credentials(
+        [
+            ("--store", options.store),
+            ("--tracking", options.tracking),
+            ("--cluster", options.cluster),
+        ]
+    )
     os.environ.setdefault("GLOG_minloglevel", "2")  # Ray's own notes are not findings
     findings = []
     tell = _quiet if options.json else _line
@@ -119,7 +143,11 @@ def main(arguments: list[str]) -> int:
         tell(finding)
     worst = max((finding.status for finding in findings), key=list(COLOURS).index)
     if options.json:
-        document = {"desa_ray": __version__, "status": worst, "findings": [asdict(finding) for finding in findings]}
+        document = {
+            "desa_ray": __version__,
+            "status": worst,
+            "findings": [asdict(finding) for finding in findings],
+        }
         print_text(json.dumps(document, indent=1))
     return int(worst == "fail")
 
@@ -128,6 +156,6 @@ def _quiet(finding: Finding) -> None: ...
 
 
 def _line(finding: Finding) -> None:
-    told = f"{finding.name}: {finding.what}" + (f" ({finding.mend})" if finding.mend else "")
+    told = f"{finding.name}: {finding.what}" + (f" ({finding.hint})" if finding.hint else "")
     status = shown(f"{finding.status:5}", COLOURS[finding.status])
     screen().print(status.append_text(shown(printable(told))), soft_wrap=True)

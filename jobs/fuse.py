@@ -1,4 +1,6 @@
-"""Fuse TREC runs exactly and tell how deep each must be read: `desa fuse a.trec b.trec --out DIR`."""
+"""Fuse TREC runs exactly and tell how deep each must be read: `desa fuse a.trec b.trec
+--out DIR`.
+"""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -32,9 +34,13 @@ def main(argv: list[str]) -> int:
     weights = [rational(text, "weight") for text in arguments.weights or ["1"] * len(runs)]
     kappa = rational(arguments.kappa, "kappa")
     if len(weights) != len(runs):
-        raise DesaError(f"{len(weights)} weights for {len(runs)} runs", where="--weights", mend="give one a run")
+        raise DesaError(
+            f"{len(weights)} weights for {len(runs)} runs", where="--weights", hint="give one a run"
+        )
 
-    rankings, depths = fuse_runs(dict(zip(names, runs, strict=True)), weights, kappa, arguments.k, arguments.depth)
+    rankings, depths = fuse_runs(
+        dict(zip(names, runs, strict=True)), weights, kappa, arguments.k, arguments.depth
+    )
     try:
         arguments.out.mkdir(parents=True, exist_ok=True)
         write_run(arguments.out / "fused.trec", rankings, tag="desa-fuse")
@@ -49,28 +55,46 @@ def main(argv: list[str]) -> int:
 def fuse_runs(
     runs: Mapping[str, Run], weights: Sequence[Fraction], kappa: Fraction, k: int, depth: int
 ) -> tuple[dict[str, list[str]], pl.DataFrame]:
-    """The first `depth` documents of every query's exact fused order, and one row of depths a query.
+    """The first `depth` documents of every query's exact fused order, and one row of depths a
+    query.
 
-    A query that a run lacks has an empty channel there. Columns: `query_id`, `fused` (documents in any run), `steps`,
-    and for each run `depth_RUN` (items to read for the certain ordered top k), `length_RUN`, `exhausted_RUN`.
+    A query that a run lacks has an empty channel there. Columns: `query_id`, `fused` (documents in
+    any run), `steps`, and for each run `depth_RUN` (items to read for the certain ordered top k),
+    `length_RUN`, `exhausted_RUN`.
     """
     rankings: dict[str, list[str]] = {}
     rows = []
     for query in sorted(set().union(*runs.values())):
-        ids, channels = numbered([run.get(query, []) for run in runs.values()], [f"{n}, query {query}" for n in runs])
+        ids, channels = numbered(
+            [run.get(query, []) for run in runs.values()], [f"{n}, query {query}" for n in runs]
+        )
         result = replay(channels, weights, kappa, k)
         rankings[query] = [ids[number] for number in fuse_order(channels, weights, kappa, depth)]
         row: dict[str, object] = {"query_id": query, "fused": len(ids), "steps": result.steps}
-        for name, channel, read, at_end in zip(runs, channels, result.depths, result.exhausted, strict=True):
-            row |= {f"depth_{name}": read, f"length_{name}": channel.size, f"exhausted_{name}": at_end}
+        for name, channel, read, at_end in zip(
+            runs, channels, result.depths, result.exhausted, strict=True
+        ):
+            row |= {
+                f"depth_{name}": read,
+                f"length_{name}": channel.size,
+                f"exhausted_{name}": at_end,
+            }
         rows.append(row)
     return rankings, pl.DataFrame(rows)
 
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="desa fuse", description=__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz, in reading order")
-    parser.add_argument("--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)")
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN",
+        help="TREC runs, plain or .gz, in reading order",
+    )
+    parser.add_argument(
+        "--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)"
+    )
     parser.add_argument("--k", default=20, type=int, help="how many documents must be certain (20)")
     parser.add_argument(
         "--weights",
@@ -78,27 +102,53 @@ def _parser() -> ArgumentParser:
         metavar="W,W",
         help="one a run, above 0, with commas, such as 1/4,3/4 (1 each)",
     )
-    parser.add_argument("--depth", default=1000, type=int, help="documents a query in the fused run (1000)")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="where fused.trec and depths.* go")
+    parser.add_argument(
+        "--depth", default=1000, type=int, help="documents a query in the fused run (1000)"
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="where fused.trec and depths.* go"
+    )
     return parser
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """Run names from file names, `a.trec.gz` to `a`; where they are equal the folder tells, then the place."""
+    """Run names from file names, `a.trec.gz` to `a`; where they are equal the folder tells, then
+    the place.
+    """
     stems = [path.name.removesuffix(".gz").removesuffix(".trec") or path.name for path in paths]
     if len(set(stems)) < len(stems):
-        stems = [f"{path.absolute().parent.name}_{stem}" for path, stem in zip(paths, stems, strict=True)]
-    return [f"{stem}_{place}" if stems.count(stem) > 1 else stem for place, stem in enumerate(stems, 1)]
+        stems = [
+            f"{path.absolute().parent.name}_{stem}" for path, stem in zip(paths, stems, strict=True)
+        ]
+    return [
+        f"{stem}_{place}" if stems.count(stem) > 1 else stem for place, stem in enumerate(stems, 1)
+    ]
 
 
 def _print_summary(
-    names: Sequence[str], weights: Sequence[Fraction], depths: pl.DataFrame, arguments: argparse.Namespace
+    names: Sequence[str],
+    weights: Sequence[Fraction],
+    depths: pl.DataFrame,
+    arguments: argparse.Namespace,
 ) -> None:
-    table = PlainTable(title=f"{depths.height} queries, kappa {arguments.kappa}, ordered top {arguments.k} certain")
-    for heading in ("run", "weight", "mean depth", "mean length", "read to the end", "queries it lacks"):
+    table = PlainTable(
+        title=f"{depths.height} queries, kappa {arguments.kappa}, ordered top {arguments.k} certain"
+    )
+    for heading in (
+        "run",
+        "weight",
+        "mean depth",
+        "mean length",
+        "read to the end",
+        "queries it lacks",
+    ):
         table.add_column(heading, justify="left" if heading == "run" else "right", overflow="fold")
     for name, weight in zip(names, weights, strict=True):
-        read, length, at_end = depths[f"depth_{name}"], depths[f"length_{name}"], depths[f"exhausted_{name}"]
+        read, length, at_end = (
+            depths[f"depth_{name}"],
+            depths[f"length_{name}"],
+            depths[f"exhausted_{name}"],
+        )
         means = f"{read.mean():.1f}", f"{length.mean():.1f}"
         table.add_row(name, str(weight), *means, f"{at_end.mean():.1%}", str((length == 0).sum()))
     screen().print(table)

@@ -1,7 +1,9 @@
-"""Generate text alone: desa generate dataset=... generator=... (Hydra overrides; export=FOLDER writes JSONL).
+"""Generate text alone: desa generate dataset=... generator=... (Hydra overrides; export=FOLDER
+writes JSONL).
 
-What is generated goes to the store, where `desa run` with the same data set and generator finds it. An export is read
-by `generator=recorded generator.folder=FOLDER`, so a cluster can generate and a laptop replay.
+What is generated goes to the store, where `desa run` with the same data set and generator finds it.
+An export is read by `generator=recorded generator.folder=FOLDER`, so a cluster can generate and a
+laptop replay.
 """
 
 import json
@@ -37,10 +39,18 @@ def _task(config: DictConfig) -> None:
     spec = spec_of(config, output_folder(), ("prompts", "export"))
     prompts: Any = OmegaConf.to_container(config.prompts)
     if unknown := [name for name in prompts if name not in prompt_names()]:
-        raise DesaError(f"unknown prompts {listed(unknown)}", where="prompts", mend=f"known: {listed(prompt_names())}")
+        raise DesaError(
+            f"unknown prompts {listed(unknown)}",
+            where="prompts",
+            hint=f"known: {listed(prompt_names())}",
+        )
     store = open_store(spec.config)
     source = prepare_texts(spec.config, prompts, store, home())
-    stages = {(prompt, draw): source.stage(prompt, draw) for prompt in prompts for draw in range(spec.config.draws)}
+    stages = {
+        (prompt, draw): source.stage(prompt, draw)
+        for prompt in prompts
+        for draw in range(spec.config.draws)
+    }
     todo = missing(list(stages.values()))
     check_feasible(todo, spec.config.cluster)
     note(f"{counted(len(stages), 'prompt draw')}, {counted(len(todo), 'stage')} to compute")
@@ -53,7 +63,12 @@ def _task(config: DictConfig) -> None:
         if todo:
             backend.require([spec.config], todo)
         errors: dict[str, DesaError] = {}
-        run_graph(todo, backend, listener, lambda _, error: errors.update({str(error): error} if error else {}))
+        run_graph(
+            todo,
+            backend,
+            listener,
+            lambda _, error: errors.update({str(error): error} if error else {}),
+        )
         if errors:  # what else could be generated is stored
             raise Problems(errors.values()) if len(errors) > 1 else next(iter(errors.values()))
     fresh = {stage.key.digest for stage in todo}
@@ -68,7 +83,17 @@ def _task(config: DictConfig) -> None:
 def _table(stages: dict[tuple[str, int], Stage], fresh: set[str]) -> PlainTable:
     """Validity, fallbacks and speed of each prompt and draw."""
     table = PlainTable(title="generated text", title_justify="left", title_style="")
-    for name in ("prompt", "draw", "state", "queries", "valid", "retries", "fallbacks", "tokens", "tokens/s"):
+    for name in (
+        "prompt",
+        "draw",
+        "state",
+        "queries",
+        "valid",
+        "retries",
+        "fallbacks",
+        "tokens",
+        "tokens/s",
+    ):
         table.add_column(name, justify="left" if name in ("prompt", "state") else "right")
     for (prompt, draw), stage in stages.items():
         manifest = stage.artifact.manifest()
@@ -76,22 +101,41 @@ def _table(stages: dict[tuple[str, int], Stage], fresh: set[str]) -> PlainTable:
         rows, fallbacks = counts["rows"], counts["fallbacks"]
         tokens = counts.get("completion_tokens")
         new = stage.key.digest in fresh
-        speed = f"{tokens / manifest['meta']['seconds']:.1f}" if tokens and new and not counts.get("reused") else "-"
+        speed = (
+            f"{tokens / manifest['meta']['seconds']:.1f}"
+            if tokens and new and not counts.get("reused")
+            else "-"
+        )
         valid = f"{(rows - fallbacks) / rows:.1%}" if rows else "-"
-        shown = [counts.get("retries", "-"), fallbacks, tokens if tokens is not None else "-", speed]
+        shown = [
+            counts.get("retries", "-"),
+            fallbacks,
+            tokens if tokens is not None else "-",
+            speed,
+        ]
         state = "computed" if new else "stored"
         table.add_row(prompt, str(draw), state, str(rows), valid, *map(str, shown))
     return table
 
 
 def export(draws: list[Stage], folder: Path, prompt: str) -> Path:
-    """Writes the draws of a prompt as `<folder>/<prompt>.jsonl`; fallbacks keep their flag and reason."""
+    """Writes the draws of a prompt as `<folder>/<prompt>.jsonl`; fallbacks keep their flag and
+    reason.
+    """
     lines = []
     for stage in draws:
-        records = read_generations(stage).records.select("query_id", "draw", "texts", "fallback", "reason")
+        records = read_generations(stage).records.select(
+            "query_id", "draw", "texts", "fallback", "reason"
+        )
         for row in records.filter(pl.col("query_id").is_not_null()).iter_rows(named=True):
             fallen = {"fallback": True, "reason": row["reason"]} if row["fallback"] else {}
-            line = {"query_id": row["query_id"], "prompt": prompt, "draw": row["draw"], "texts": row["texts"], **fallen}
+            line = {
+                "query_id": row["query_id"],
+                "prompt": prompt,
+                "draw": row["draw"],
+                "texts": row["texts"],
+                **fallen,
+            }
             lines.append(json.dumps(line, ensure_ascii=False))
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +143,7 @@ def export(draws: list[Stage], folder: Path, prompt: str) -> Path:
     except OSError as error:
         what = f"cannot be written: {error.strerror or error}"
         raise DesaError(
-            what, where=f"export {folder}", mend="name another folder; the texts are in the store"
+            what, where=f"export {folder}", hint="name another folder; the texts are in the store"
         ) from None
 
 

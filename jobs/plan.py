@@ -1,6 +1,8 @@
-"""Show what a run would reuse and compute, how long and how large, and what cannot run (Hydra overrides; -m: a sweep).
+"""Show what a run would reuse and compute, how long and how large, and what cannot run (Hydra
+overrides; -m: a sweep).
 
-Runs nothing but reading the collection. Options of its own: view=table|tree, detail=true, explain=CELL.
+Runs nothing but reading the collection. Options of its own: view=table|tree, detail=true,
+explain=CELL.
 """
 
 from collections import Counter
@@ -49,17 +51,21 @@ def plan_config(config: DictConfig) -> PlanConfig:
 
 
 def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
-    """Print the union of all cells' stages; raises `Problems` with everything that could not run."""
+    """Print the union of all cells' stages; raises `Problems` with everything that could
+    not run.
+    """
     if options.explain is not None and options.explain >= len(specs):
         numbers = "the only cell is 0" if len(specs) == 1 else f"cells are 0 to {len(specs) - 1}"
-        raise DesaError(f"there is no cell {options.explain}", where="explain", mend=numbers)
+        raise DesaError(f"there is no cell {options.explain}", where="explain", hint=numbers)
     cluster = specs[0].config.cluster
     store = open_store(specs[0].config)
     cells = plan(prepare([spec.config for spec in specs], store, home()))
     if options.explain is not None:
         _explain(store, options.explain, cells[options.explain], options.detail)
         return
-    stages = plan_stages(store, [target for cell in cells for target in cell.targets], cluster, this_machine())
+    stages = plan_stages(
+        store, [target for cell in cells for target in cell.targets], cluster, this_machine()
+    )
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
     screen(160).print(show(title, stages, cluster, options.detail))
@@ -71,7 +77,8 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
 def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:
     config = cell.config
     name = (
-        f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name} kappa {config.fusion.kappa}"
+        f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name} kappa"
+        f" {config.fusion.kappa}"
     )
     reasons = explain(store, cell.targets)
     total = sum(1 for _ in ancestors(cell.targets))
@@ -91,19 +98,32 @@ def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:
     for column in ("stage", "what", "key", "nearest stored", "why"):
         table.add_column(column, overflow="fold")
     for reason in reasons:
-        stage, why = reason.stage, [reason.text] if reason.text else [str(one) for one in reason.differences]
+        stage, why = (
+            reason.stage,
+            [reason.text] if reason.text else [str(one) for one in reason.differences],
+        )
         table.add_row(
-            stage.name, stage.label, stage.key.short, reason.nearest or "-", shown("\n".join(map(printable, why)))
+            stage.name,
+            stage.label,
+            stage.key.short,
+            reason.nearest or "-",
+            shown("\n".join(map(printable, why))),
         )
     screen(160).print(table)
 
 
 def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
-    """Each cause once: in words, the kinds of stages whose own parameter it is, and how many stages it makes miss."""
+    """Each cause once: in words, the kinds of stages whose own parameter it is, and how many stages
+    it makes miss.
+    """
     origins: dict[str, list[str]] = {}
     behind: dict[str, Counter[str]] = {}
     for reason in reasons:
-        causes = [(reason.text, reason.stage.name)] if reason.text else [(str(d), d.stage) for d in reason.differences]
+        causes = (
+            [(reason.text, reason.stage.name)]
+            if reason.text
+            else [(str(d), d.stage) for d in reason.differences]
+        )
         for why, origin in causes:
             own = origins.setdefault(why, [])
             if origin not in own:
@@ -111,11 +131,14 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
         for why in dict.fromkeys(why for why, _ in causes):
             behind.setdefault(why, Counter())[reason.stage.name] += 1
     return [
-        (why, own, listed([f"{count} {name}" for name, count in behind[why].items()])) for why, own in origins.items()
+        (why, own, listed([f"{count} {name}" for name, count in behind[why].items()]))
+        for why, own in origins.items()
     ]
 
 
-def _sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(
+    configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
+) -> list[dict[str, Any]]:
     """Show the plan of all cells together; runs nothing."""
     del folder
     show_plan(specs_of(configs, folders, OPTIONS), plan_config(configs[0]))

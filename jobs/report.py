@@ -92,7 +92,9 @@ def newest_records() -> Path:
     found = max(outputs.rglob(FILE), key=lambda file: file.stat().st_mtime_ns, default=None)
     if found is None:
         raise DesaError(
-            "no records yet", where=str(outputs), mend="`desa run` first, or name runs=, sweep= or records="
+            "no records yet",
+            where=str(outputs),
+            hint="`desa run` first, or name runs=, sweep= or records=",
         )
     return found.parent.parent if found.relative_to(outputs).parts[0] == "sweeps" else found.parent
 
@@ -104,7 +106,10 @@ def gather(config: ReportConfig) -> Study:
         sources = [newest_records()]
         note(f"records: {sources[0]}")
     records = load_records(sources, tracking_uri=config.tracking.uri)
-    primary = {name: getattr(config.primary, name) for name in ("encoder", "generator", "kappa", "k", "n_refs")}
+    primary = {
+        name: getattr(config.primary, name)
+        for name in ("encoder", "generator", "kappa", "k", "n_refs")
+    }
     return Study(records, primary=primary, methods=config.methods, datasets=config.datasets)
 
 
@@ -135,22 +140,37 @@ def _log(config: ReportConfig, report: Report, folder: Path) -> str:
     home().mkdir(parents=True, exist_ok=True)
     tracker = Tracker(uri, home() / "mlartifacts", otherwise=OFF)
     write_json(home() / "last_tracking.json", {"uri": uri})
-    tags = {"sha256.records": sha256_json([row.values["records_sha256"] for row in report.cells.rows])}
+    tags = {
+        "sha256.records": sha256_json([row.values["records_sha256"] for row in report.cells.rows])
+    }
     return log_report(tracker, config.tracking.experiment, folder, report.facts, tags)
 
 
 def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
-    """Top lists as `DATASET/METHOD.drawN.trec`, judgments as `DATASET/qrels.txt`, of the main setting."""
+    """Top lists as `DATASET/METHOD.drawN.trec`, judgments as `DATASET/qrels.txt`, of the main
+    setting.
+    """
     artifacts = Store(store_root(store))
     for dataset in study.datasets:
         place = folder / dataset
         place.mkdir(parents=True, exist_ok=True)
-        keys = {key for cell in study.cells if cell.dataset == dataset for key in cell.records["fusion_key"]}
+        keys = {
+            key
+            for cell in study.cells
+            if cell.dataset == dataset
+            for key in cell.records["fusion_key"]
+        }
         stored = [key for key in sorted(keys) if artifacts.find("fusion", key)]
         qrels = StoredFusion(artifacts, stored[0]).qrels if stored else None
         cells = {method: cell for method in study.methods if (cell := study.cell(dataset, method))}
-        columns = [c for cell in cells.values() for c in (cell.records["query_id"], cell.records["top"].explode())]
-        odd = has_blanks([*columns, *([] if qrels is None else [qrels["query_id"], qrels["doc_id"]])])
+        columns = [
+            c
+            for cell in cells.values()
+            for c in (cell.records["query_id"], cell.records["top"].explode())
+        ]
+        odd = has_blanks(
+            [*columns, *([] if qrels is None else [qrels["query_id"], qrels["doc_id"]])]
+        )
         spelled = without_blanks if odd else str
         if odd:
             note(f"{dataset}: ids with blanks are percent-encoded in the TREC files")
@@ -158,10 +178,14 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
             for draw in cell.records.partition_by("draw", maintain_order=True):
                 name = f"{method.replace(' ', '-')}.draw{draw['draw'][0]}"
                 rows = draw.sort("query_id").select("query_id", "top").iter_rows()
-                rankings = {spelled(query): [spelled(document) for document in top] for query, top in rows}
+                rankings = {
+                    spelled(query): [spelled(document) for document in top] for query, top in rows
+                }
                 write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
         if qrels is None:
-            note(f"{dataset}: no judgments written, the store {store_root(store)} does not have them")
+            note(
+                f"{dataset}: no judgments written, the store {store_root(store)} does not have them"
+            )
         else:
             names = pl.col("query_id", "doc_id").map_elements(spelled, return_dtype=pl.String)
             write_qrels(place / "qrels.txt", qrels.with_columns(names))
@@ -172,21 +196,38 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
     study = gather(config)
     query, method = str(config.query), config.story.method
     datasets = [config.story.dataset] if config.story.dataset else study.datasets
-    known = [name for name in datasets if (cell := study.cell(name, method)) and query in cell.queries]
+    known = [
+        name for name in datasets if (cell := study.cell(name, method)) and query in cell.queries
+    ]
     if len(known) != 1:
-        what = f"{listed(known)} have a query {query}" if known else f"no cell of {method} has a query {query}"
-        mend = "choose one with story.dataset=" if known else "see story.method= and story.dataset="
-        raise DesaError(what, where="query", mend=mend)
+        what = (
+            f"{listed(known)} have a query {query}"
+            if known
+            else f"no cell of {method} has a query {query}"
+        )
+        hint = "choose one with story.dataset=" if known else "see story.method= and story.dataset="
+        raise DesaError(what, where="query", hint=hint)
     store = Store(store_root(config.store))
     rows = []
     for name, draw in (("original", 0), (method, config.story.draw)):
         cell = study.cell(known[0], name)
-        own = [] if cell is None else [r for r in cell.records.iter_rows(named=True) if r["query_id"] == query]
+        own = (
+            []
+            if cell is None
+            else [r for r in cell.records.iter_rows(named=True) if r["query_id"] == query]
+        )
         row = next((r for r in own if r["draw"] == draw), None)
         if row is None:
-            raise DesaError(f"no record of {name}, draw {draw}", where=f"query {query}", mend="add the run that has it")
+            raise DesaError(
+                f"no record of {name}, draw {draw}",
+                where=f"query {query}",
+                hint="add the run that has it",
+            )
         rows.append({**row, "kappa": study.setting.kappa, "method": name, "dataset": known[0]})
-    stores = (StoredFusion(store, rows[0]["fusion_key"]), StoredFusion(store, rows[1]["fusion_key"]))
+    stores = (
+        StoredFusion(store, rows[0]["fusion_key"]),
+        StoredFusion(store, rows[1]["fusion_key"]),
+    )
     text = Story(rows[0], rows[1], stores).markdown()
     (folder / "story.md").write_text(text, encoding="utf-8")
     screen(160).print(Markdown(text, hyperlinks=False))

@@ -20,7 +20,9 @@ def _task(config: DictConfig) -> None:
     note(f"results: {folder.absolute()}")
 
 
-def _sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(
+    configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
+) -> list[dict[str, Any]]:
     """Run the cells; `folder/summary.json` holds them all."""
     specs = specs_of(configs, folders)
     folder.mkdir(parents=True, exist_ok=True)

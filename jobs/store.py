@@ -1,4 +1,6 @@
-"""Look after the store: desa store list | verify | gc (what is there, whether it is whole, what may go)."""
+"""Look after the store: desa store list | verify | gc (what is there, whether it is whole, what may
+go).
+"""
 
 import argparse
 import json
@@ -33,33 +35,64 @@ def main(arguments: list[str]) -> int:
     parser = ArgumentParser(prog="desa store", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|verify|gc")
     common = ArgumentParser(add_help=False)
-    common.add_argument("--store", metavar="ROOT", help="folder or address (default: $DESA_HOME/store)")
+    common.add_argument(
+        "--store", metavar="ROOT", help="folder or address (default: $DESA_HOME/store)"
+    )
     runs = ArgumentParser(add_help=False)
-    what = "tracking store whose runs count; repeat it for more (default: $DESA_HOME's own, and that of the last runs)"
+    what = (
+        "tracking store whose runs count; repeat it for more (default: $DESA_HOME's own, and that"
+        " of the last runs)"
+    )
     runs.add_argument("--tracking", metavar="URI", action="append", help=what)
 
-    shown = verbs.add_parser("list", parents=[common, runs], help="sizes, last use, and the runs that refer to it")
-    shown.add_argument("--all", action="store_true", help="every artifact, not only the sum of each stage")
+    shown = verbs.add_parser(
+        "list", parents=[common, runs], help="sizes, last use, and the runs that refer to it"
+    )
+    shown.add_argument(
+        "--all", action="store_true", help="every artifact, not only the sum of each stage"
+    )
     shown.add_argument("--no-runs", action="store_true", help="do not ask the tracking store")
     shown.set_defaults(function=_list)
 
-    checked = verbs.add_parser("verify", parents=[common], help="read every byte and compare it with its hash")
-    checked.add_argument("which", nargs="*", metavar="STAGE[/KEY]", help="only these (default: all)")
+    checked = verbs.add_parser(
+        "verify", parents=[common], help="read every byte and compare it with its hash"
+    )
+    checked.add_argument(
+        "which", nargs="*", metavar="STAGE[/KEY]", help="only these (default: all)"
+    )
     checked.set_defaults(function=_verify)
 
-    swept = verbs.add_parser("gc", parents=[common, runs], help="remove what no run and no running sweep refers to")
-    swept.add_argument("--delete", action="store_true", help="do it; without this, only what would go is shown")
-    swept.add_argument("--keep", metavar="FOLDER", action="append", default=[], help="keep what outputs below it use")
-    swept.add_argument("--texts", action="store_true", help="let live generated text go too, if no run uses it")
+    swept = verbs.add_parser(
+        "gc", parents=[common, runs], help="remove what no run and no running sweep refers to"
+    )
+    swept.add_argument(
+        "--delete", action="store_true", help="do it; without this, only what would go is shown"
+    )
+    swept.add_argument(
+        "--keep",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="keep what outputs below it use",
+    )
+    swept.add_argument(
+        "--texts", action="store_true", help="let live generated text go too, if no run uses it"
+    )
     age = "keep what was changed within so many days (%(default)s)"
     swept.add_argument("--older-than", metavar="DAYS", type=float, default=1.0, help=age)
-    swept.add_argument("--all", action="store_true", help="show every artifact that goes, not only sums")
+    swept.add_argument(
+        "--all", action="store_true", help="show every artifact that goes, not only sums"
+    )
     swept.set_defaults(function=_gc)
 
     options = parser.parse_args(arguments)
     store = Store(store_root(StoreConfig(root=options.store)))
     if not store.files.list():
-        raise DesaError("there is no store, or it is empty", where=store.files.shown, mend="set --store or DESA_HOME")
+        raise DesaError(
+            "there is no store, or it is empty",
+            where=store.files.shown,
+            hint="set --store or DESA_HOME",
+        )
     return options.function(store, options)
 
 
@@ -71,7 +104,9 @@ def _list(store: Store, options: argparse.Namespace) -> int:
         rows.setdefault(_name(own) if options.all else own.stage, []).append(own)
     table = _table("artifact" if options.all else "stage", "state", "size", "last use", "runs")
     for name, own in rows.items():
-        runs = {run: start for entry in own for run, start in needed.get(_digest(entry), {}).items()}
+        runs = {
+            run: start for entry in own for run, start in needed.get(_digest(entry), {}).items()
+        }
         last = max(*(entry.last_use for entry in own), *runs.values(), 0.0)
         table.add_row(
             name,
@@ -81,16 +116,22 @@ def _list(store: Store, options: argparse.Namespace) -> int:
             "-" if options.no_runs else str(len(runs)),
         )
     _print(table)
-    print_text(f"{len(found)} artifacts, {_size(own.bytes for own in found)} in {store.files.shown}")
+    print_text(
+        f"{len(found)} artifacts, {_size(own.bytes for own in found)} in {store.files.shown}"
+    )
     return 0
 
 
 def _verify(store: Store, options: argparse.Namespace) -> int:
-    found = [own for own in store.list() if not options.which or {own.stage, _name(own)} & set(options.which)]
+    found = [
+        own
+        for own in store.list()
+        if not options.which or {own.stage, _name(own)} & set(options.which)
+    ]
     names = {name for own in found for name in (own.stage, _name(own))}
     if unknown := sorted(set(options.which) - names):
-        mend = "`desa store list --all` shows what there is"
-        raise DesaError(f"not in the store: {listed(unknown)}", where=store.files.shown, mend=mend)
+        hint = "`desa store list --all` shows what there is"
+        raise DesaError(f"not in the store: {listed(unknown)}", where=store.files.shown, hint=hint)
     damaged, checked, size = 0, 0, 0
     for own in found:
         if own.key is None and not own.problem:
@@ -100,35 +141,51 @@ def _verify(store: Store, options: argparse.Namespace) -> int:
             note(f"damaged: {problem}")
         damaged, checked, size = damaged + bool(problems), checked + 1, size + own.bytes
     unfinished = sum(own.key is None and not own.problem for own in found)
-    print_text(f"{checked} artifacts read ({_size([size])}), {damaged} damaged; {unfinished} unfinished, not read")
+    print_text(
+        f"{checked} artifacts read ({_size([size])}), {damaged} damaged; {unfinished} unfinished,"
+        " not read"
+    )
     return 1 if damaged else 0
 
 
 def _damage(store: Store, key: Key) -> list[str]:
     try:
         return [str(error) for error in store.artifact(key).damage().values()]
-    except DesaError as error:  # another key's layout beside this key's manifest, or a file that cannot be read
+    except (
+        DesaError
+    ) as error:  # another key's layout beside this key's manifest, or a file that cannot be read
         return [str(error)]
 
 
 def _gc(store: Store, options: argparse.Namespace) -> int:
     if not options.older_than >= 0:
-        raise DesaError(f"{options.older_than} days", where="--older-than", mend="use 0 or more")
+        raise DesaError(f"{options.older_than} days", where="--older-than", hint="use 0 or more")
     local = Path(store.files.root).is_relative_to(home())
     if not local and not options.tracking:
-        what = "this store lies outside $DESA_HOME, so others may use it, whose runs are unknown here"
-        mend = "name every tracking store that holds runs made with it: --tracking URI"
-        raise DesaError(what, where=store.files.shown, mend=mend)
+        what = (
+            "this store lies outside $DESA_HOME, so others may use it, whose runs are unknown here"
+        )
+        hint = "name every tracking store that holds runs made with it: --tracking URI"
+        raise DesaError(what, where=store.files.shown, hint=hint)
     uris = options.tracking or _own_tracking()
     runs = _runs(uris)
-    roots = {*runs, *_written(home() / "outbox"), *(key for folder in options.keep for key in _outputs(Path(folder)))}
-    print_text(f"runs in {listed([redacted(uri) for uri in uris]) or 'no tracking store'} refer to {len(runs)} results")
+    roots = {
+        *runs,
+        *_written(home() / "outbox"),
+        *(key for folder in options.keep for key in _outputs(Path(folder))),
+    }
+    print_text(
+        f"runs in {listed([redacted(uri) for uri in uris]) or 'no tracking store'} refer to"
+        f" {len(runs)} results"
+    )
     verdicts = judged(store, roots, options.older_than * DAY_S, texts=options.texts)
     table = _table("artifact" if options.all else "stage", "kept", "goes", "size that goes", "why")
     groups: dict[str, list] = {}
     for verdict in verdicts:
         if verdict.drop or not options.all:
-            groups.setdefault(_name(verdict.entry) if options.all else verdict.entry.stage, []).append(verdict)
+            groups.setdefault(
+                _name(verdict.entry) if options.all else verdict.entry.stage, []
+            ).append(verdict)
     for name, own in groups.items():
         goes = [verdict for verdict in own if verdict.drop]
         why = ", ".join(dict.fromkeys(verdict.why for verdict in goes or own))
@@ -139,7 +196,10 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
     going = [verdict for verdict in verdicts if verdict.drop]
     if not options.delete:
         size = _size(verdict.entry.bytes for verdict in going)
-        print_text(f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would go; --delete removes them")
+        print_text(
+            f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would go; --delete"
+            " removes them"
+        )
         return 0
     gone = list(sweep_out(store, going))
     print_text(f"{len(gone)} artifacts removed, {_size(own.bytes for own in gone)} freed")
@@ -166,7 +226,9 @@ def _runs(uris: Iterable[str]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _needed(found: Sequence[Entry], runs: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+def _needed(
+    found: Sequence[Entry], runs: dict[str, dict[str, float]]
+) -> dict[str, dict[str, float]]:
     """Digest -> runs that need it, for what they name and for everything it was built from."""
     needed: dict[str, dict[str, float]] = {}
     for root, own in runs.items():
@@ -185,22 +247,32 @@ def _outputs(folder: Path) -> set[str]:
     """Keys of every stage that the cells' manifests below an output folder name."""
     manifests = list(folder.rglob("manifest.json"))
     if not manifests:
-        raise DesaError("no cell's manifest.json below it", where=f"--keep {folder}", mend="name an output folder")
-    return {key for path in manifests for key in _named(path, "run its cell again, or remove its folder")}
+        raise DesaError(
+            "no cell's manifest.json below it",
+            where=f"--keep {folder}",
+            hint="name an output folder",
+        )
+    return {
+        key
+        for path in manifests
+        for key in _named(path, "run its cell again, or remove its folder")
+    }
 
 
 def _named(path: Path, hint: str) -> list[str]:
-    """The keys in a JSON file. Raises DesaError where it is damaged: nobody knows then what it refers to."""
+    """The keys in a JSON file. Raises DesaError where it is damaged: nobody knows then what it
+    refers to.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         json.loads(text)
     except FileNotFoundError:  # sent meanwhile
         return []
     except OSError as error:
-        raise DesaError(f"cannot be read: {error.strerror}", where=str(path), mend=hint) from None
+        raise DesaError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from None
     except (ValueError, RecursionError) as error:
         what = f"is damaged, so what it refers to is unknown: {error}"
-        raise DesaError(what, where=str(path), mend=hint) from None
+        raise DesaError(what, where=str(path), hint=hint) from None
     return KEY.findall(text)
 
 
@@ -214,7 +286,11 @@ def _name(own: Entry) -> str:
 
 def _state(own: Sequence[Entry]) -> str:
     states = ["damaged" if e.problem else "complete" if e.complete else "unfinished" for e in own]
-    return ", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(sorted(states))) if len(own) > 1 else states[0]
+    return (
+        ", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(sorted(states)))
+        if len(own) > 1
+        else states[0]
+    )
 
 
 def _size(sizes: Iterable[int]) -> str:

@@ -1,8 +1,10 @@
-"""Send a run to a Ray cluster as a job and follow it (overrides of `desa run`; -m for a sweep; submit.* says where).
+"""Send a run to a Ray cluster as a job and follow it (overrides of `desa run`; -m for a sweep;
+submit.* says where).
 
-Every cell is composed and checked here first, so wrong overrides are refused before anything is sent. Then the same
-overrides travel as they were typed, and the YAML files of --config-dir; nothing else does. Paths mean the cluster's
-disks and must be absolute. Ctrl-C detaches: the job goes on, and `desa submit submit.job=ID` follows it again.
+Every cell is composed and checked here first, so wrong overrides are refused before anything is
+sent. Then the same overrides travel as they were typed, and the YAML files of --config-dir; nothing
+else does. Paths mean the cluster's disks and must be absolute. Ctrl-C detaches: the job goes on,
+and `desa submit submit.job=ID` follows it again.
 """
 
 import os
@@ -34,7 +36,7 @@ from .cli.console import note
 from .cli.settings import spec_of
 
 CONFIG_FOLDER = "conf"
-MEND_PATH = "give an absolute path on a disk that all nodes share"
+HINT_PATH = "give an absolute path on a disk that all nodes share"
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", coerce_numbers_to_str=True))
@@ -75,24 +77,29 @@ def _settings(config: DictConfig) -> SubmitConfig:
         return checked(SubmitConfig, plain)
     except Problems as found:
         raise Problems(
-            DesaError(problem.what, where=f"submit.{problem.where}", mend=problem.mend) for problem in found.problems
+            DesaError(problem.what, where=f"submit.{problem.where}", hint=problem.hint)
+            for problem in found.problems
         ) from None
 
 
 def _relative(config: DictConfig) -> list[DesaError]:
     """Paths that would mean another place on the cluster than here."""
-    found = {f"{group}.{name}": OmegaConf.select(config, f"{group}.{name}") for group, name in PATHS}
+    found = {
+        f"{group}.{name}": OmegaConf.select(config, f"{group}.{name}") for group, name in PATHS
+    }
     found["submit.home"] = config.submit.home
     if database := sqlite_file(str(OmegaConf.select(config, "tracking.uri"))):
         found["tracking.uri"] = str(database)
     return [
-        DesaError(f"{value} is no place on the cluster", where=name, mend=MEND_PATH)
+        DesaError(f"{value} is no place on the cluster", where=name, hint=HINT_PATH)
         for name, value in found.items()
         if isinstance(value, str) and "://" not in value and not Path(value).is_absolute()
     ]
 
 
-def _sweep(configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(
+    configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
+) -> list[dict[str, Any]]:
     """The cells of a `-m` command, checked together; nothing runs here."""
     _composed.add(configs)
     return [{} for _ in configs]
@@ -103,7 +110,9 @@ def _task(config: DictConfig) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """`desa submit [-m] [--config-dir D] [overrides]`; returns the job's exit code, 130 after Ctrl-C."""
+    """`desa submit [-m] [--config-dir D] [overrides]`; returns the job's exit code, 130 after
+    Ctrl-C.
+    """
     parser = get_args_parser()
     parser.prog = "desa submit"
     flags = parser.parse_intermixed_args(arguments)
@@ -111,55 +120,94 @@ def main(arguments: list[str]) -> int:
         return hydra_app("submit", "submit", arguments, _task, sweep=_sweep, further=("submit",))
     for name in ("config_name", "config_path", "experimental_rerun"):
         if getattr(flags, name) is not None:
-            raise DesaError("does not travel to the cluster", where=f"--{name.replace('_', '-')}", mend="drop it")
+            raise DesaError(
+                "does not travel to the cluster",
+                where=f"--{name.replace('_', '-')}",
+                hint="drop it",
+            )
     options = [
         *(["--multirun"] if flags.multirun else []),
         *(["--config-dir", flags.config_dir] if flags.config_dir is not None else []),
     ]
     _composed.settings.clear()
     with tempfile.TemporaryDirectory(prefix="desa-submit-") as scratch:
-        here = [f"hydra.run.dir={scratch}", f"hydra.sweep.dir={scratch}", "hydra.output_subdir=null"]
-        hydra_app("submit", "submit", [*options, *flags.overrides, *here], _task, sweep=_sweep, further=("submit",))
+        here = [
+            f"hydra.run.dir={scratch}",
+            f"hydra.sweep.dir={scratch}",
+            "hydra.output_subdir=null",
+        ]
+        hydra_app(
+            "submit",
+            "submit",
+            [*options, *flags.overrides, *here],
+            _task,
+            sweep=_sweep,
+            further=("submit",),
+        )
     settings = _composed.settings[0]
     if any(other != settings for other in _composed.settings):
-        raise DesaError("one submission has one target", where="submit", mend="do not sweep over submit.*")
-    return _submit(settings, flags.multirun, flags.config_dir, _travelling(flags.overrides, settings))
+        raise DesaError(
+            "one submission has one target", where="submit", hint="do not sweep over submit.*"
+        )
+    return _submit(
+        settings, flags.multirun, flags.config_dir, _travelling(flags.overrides, settings)
+    )
 
 
 def _travelling(overrides: Sequence[str], settings: SubmitConfig) -> list[str]:
     """The overrides that are the run's, as they were typed."""
     kept = []
-    for text, override in zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True):
+    for text, override in zip(
+        overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True
+    ):
         if override.key_or_group.startswith("submit."):
             continue
         refuse_credentials([(str(override.key_or_group), text)])
         value = str(override.value())
-        if override.key_or_group in ("hydra.run.dir", "hydra.sweep.dir") and not value.startswith(("/", "${")):
-            raise DesaError(f"{value} is no place on the cluster", where=override.key_or_group, mend=MEND_PATH)
+        if override.key_or_group in ("hydra.run.dir", "hydra.sweep.dir") and not value.startswith(
+            ("/", "${")
+        ):
+            raise DesaError(
+                f"{value} is no place on the cluster", where=override.key_or_group, hint=HINT_PATH
+            )
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise DesaError("is not UTF-8", where=override.key_or_group, mend="set a UTF-8 locale") from None
+            raise DesaError(
+                "is not UTF-8", where=override.key_or_group, hint="set a UTF-8 locale"
+            ) from None
         kept.append(text)
     if settings.job is not None and kept:
         raise DesaError(
-            f"follows a job and sends nothing, such as {kept[0]}", where="submit.job", mend="drop one of them"
+            f"follows a job and sends nothing, such as {kept[0]}",
+            where="submit.job",
+            hint="drop one of them",
         )
     return kept
 
 
-def _submit(settings: SubmitConfig, multirun: bool, config_folder: str | None, overrides: Sequence[str]) -> int:
+def _submit(
+    settings: SubmitConfig, multirun: bool, config_folder: str | None, overrides: Sequence[str]
+) -> int:
     """Send the run, or find the one sent before, and follow it."""
     from desa_ray.cluster.ray_job import RayJobs, job_server
 
     jobs = RayJobs(job_server(settings.address))
     job = settings.job
     if job is None:
-        command = [settings.command, "run", "--config-name", "submitted", *(["--multirun"] if multirun else [])]
+        command = [
+            settings.command,
+            "run",
+            "--config-name",
+            "submitted",
+            *(["--multirun"] if multirun else []),
+        ]
         with ExitStack() as stack:
             folder = None
             if config_folder is not None:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="desa-submit-")))
+                folder = Path(
+                    stack.enter_context(tempfile.TemporaryDirectory(prefix="desa-submit-"))
+                )
                 _copy_configuration(Path(config_folder), folder / CONFIG_FOLDER)
                 command += ["--config-dir", CONFIG_FOLDER]
             job = jobs.send([*command, *overrides], _environment(settings), folder)
@@ -171,28 +219,37 @@ def _submit(settings: SubmitConfig, multirun: bool, config_folder: str | None, o
     try:
         return jobs.follow(job, _write)
     except KeyboardInterrupt:
-        note(f"detached: the job goes on. Follow it: {again}; end it: ray job stop --address {jobs.address} {job}")
+        note(
+            f"detached: the job goes on. Follow it: {again}; end it: ray job stop --address"
+            f" {jobs.address} {job}"
+        )
         return 130
 
 
 def _write(text: str) -> None:
-    """What the job printed, piece by piece, as it may be shown here: the cluster's words are not ours."""
+    """What the job printed, piece by piece, as it may be shown here: the cluster's words are not
+    ours.
+    """
     sys.stdout.write(printable_lines(text))
     sys.stdout.flush()
 
 
 def _environment(settings: SubmitConfig) -> dict[str, str]:
-    """What the job is told beside its command line; credentials are set on the nodes and never sent."""
+    """What the job is told beside its command line; credentials are set on the nodes and never
+    sent.
+    """
     variables = {VARIABLE: expectation()}
     if home := settings.home or os.environ.get("DESA_HOME"):
         if not Path(home).is_absolute() or "$" in home:
-            raise DesaError(f"{home} is no place on the cluster", where="DESA_HOME", mend=MEND_PATH)
+            raise DesaError(f"{home} is no place on the cluster", where="DESA_HOME", hint=HINT_PATH)
         variables["DESA_HOME"] = home
     return variables
 
 
 def _copy_configuration(folder: Path, target: Path) -> None:
-    """The YAML files of a configuration folder as they were checked, and nothing else that lies there."""
+    """The YAML files of a configuration folder as they were checked, and nothing else that lies
+    there.
+    """
     target.mkdir()
     for file in read_folder(folder):
         path = target / file.group / f"{file.name}.yaml"

@@ -18,7 +18,9 @@ from .cli.arguments import ArgumentParser
 
 
 def main(arguments: list[str]) -> int:
-    """`desa ui [--host H] [--port P]`: serves until interrupted; a tracking server's address is printed instead."""
+    """`desa ui [--host H] [--port P]`: serves until interrupted; a tracking server's address is
+    printed instead.
+    """
     parser = ArgumentParser(prog="desa ui", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=5000, help="port to listen on (%(default)s)")
@@ -28,19 +30,26 @@ def main(arguments: list[str]) -> int:
         print_text(f"the last runs went to a tracking server: open {uri}")
         return 0
     if not 0 < options.port < 65536:
-        raise DesaError(f"port {options.port} does not exist", where="--port", mend="choose 1 to 65535")
+        raise DesaError(
+            f"port {options.port} does not exist", where="--port", hint="choose 1 to 65535"
+        )
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((options.host, options.port))
         except OSError as error:
             what = f"cannot listen on {options.host}:{options.port}: {error.strerror}"
-            raise DesaError(what, where="--port", mend="choose another, for example --port 5001") from error
+            raise DesaError(
+                what, where="--port", hint="choose another, for example --port 5001"
+            ) from error
     print_text(f"MLflow on http://{options.host}:{options.port} (Ctrl-C ends it)")
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", for_mlflow(uri)]
     command += ["--default-artifact-root", (home() / "mlartifacts").as_uri(), "--workers", "1"]
     command += ["--host", options.host, "--port", str(options.port)]
-    environment = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    environment = {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
     # A process group of its own: MLflow's workers would outlive it otherwise.
     server = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
     guard_group(server.pid, server.pid)

@@ -13,7 +13,10 @@ LOOP = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum
 @contextmanager
 def busy_machine(loops: int = LOOPS) -> Iterator[list[subprocess.Popen]]:
     """Run the loops until the end of the block."""
-    running = [subprocess.Popen([sys.executable, "-S", "-c", LOOP], stdin=subprocess.DEVNULL) for _ in range(loops)]
+    running = [
+        subprocess.Popen([sys.executable, "-S", "-c", LOOP], stdin=subprocess.DEVNULL)
+        for _ in range(loops)
+    ]
     try:
         yield running
     finally:

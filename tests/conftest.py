@@ -1,4 +1,6 @@
-"""Fixtures shared by all tests: where the reference material lies, and an environment without any network."""
+"""Fixtures shared by all tests: where the reference material lies, and an environment without any
+network.
+"""
 
 import atexit
 import os
@@ -15,15 +17,34 @@ from typing import Any
 import pytest
 
 from tests.busy import busy_machine
-from tests.desa_fixtures import collection, desa, refuse, scifact_slice, serial_sweep, small_slice, warm_home
+from tests.desa_fixtures import (
+    collection,
+    desa,
+    refuse,
+    scifact_slice,
+    serial_sweep,
+    small_slice,
+    warm_home,
+)
 
-__all__ = ["collection", "desa", "refuse", "scifact_slice", "serial_sweep", "small_slice", "warm_home"]
+__all__ = [
+    "collection",
+    "desa",
+    "refuse",
+    "scifact_slice",
+    "serial_sweep",
+    "small_slice",
+    "warm_home",
+]
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ["DESA_CHECK_LOCKS"] = "1"  # locks are taken in their documented order, here and in every child
-# What processes of one user share (the lock of compilations) lies here, not in the checkout or the user's own folder.
+os.environ["DESA_CHECK_LOCKS"] = (
+    "1"  # locks are taken in their documented order, here and in every child
+)
+# What processes of one user share (the lock of compilations) lies here, not in the checkout or the
+# user's own folder.
 os.environ["XDG_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="desa-tests-")
 atexit.register(shutil.rmtree, os.environ["XDG_RUNTIME_DIR"], ignore_errors=True)
 
@@ -32,7 +53,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session", autouse=True)
 def quiet_servers() -> Iterator[None]:
-    """A test server whose client hung up says nothing: its trace would land in what another test captures."""
+    """A test server whose client hung up says nothing: its trace would land in what another test
+    captures.
+    """
     told = socketserver.BaseServer.handle_error
 
     def handle_error(self: socketserver.BaseServer, request: Any, client_address: Any) -> None:
@@ -52,7 +75,9 @@ def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with busy_machine() as loops:
         yield
-        assert [loop.poll() for loop in loops] == [None] * len(loops), "a loop ended before the test did"
+        assert [loop.poll() for loop in loops] == [None] * len(loops), (
+            "a loop ended before the test did"
+        )
 
 
 COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which mention it share
@@ -60,9 +85,11 @@ COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which me
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For `-n 2`: a file's tests stay with one worker, and so do all files that need the costly sweep.
+    """For `-n 2`: a file's tests stay with one worker, and so do all files that need the costly
+    sweep.
 
-    xdist's own groups (`--dist loadgroup`) do nothing under pytest 9.2, which keeps node ids elsewhere.
+    xdist's own groups (`--dist loadgroup`) do nothing under pytest 9.2, which keeps node ids
+    elsewhere.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -70,7 +97,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return _unit(nodeid.partition("::")[0])
 
-    return ByFixture(config, log)  # units with many tests first: that of the costly sweep is the largest
+    return ByFixture(
+        config, log
+    )  # units with many tests first: that of the costly sweep is the largest
 
 
 @cache
@@ -81,7 +110,9 @@ def _unit(file: str) -> str:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with collections and the paper's text; tests that need it skip where it is absent."""
+    """The folder with collections and the paper's text; tests that need it skip where it
+    is absent.
+    """
     folder = Path(os.environ.get("DESA_SHARED", REPOSITORY.parent / "shared"))
     if not folder.is_dir():
         pytest.skip(f"reference material not found: set DESA_SHARED (looked in {folder.name})")

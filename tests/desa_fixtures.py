@@ -1,4 +1,6 @@
-"""A small real collection (a slice of SciFact with recorded references), and the `desa` command as a user runs it."""
+"""A small real collection (a slice of SciFact with recorded references), and the `desa` command as
+a user runs it.
+"""
 
 import json
 import os
@@ -22,33 +24,47 @@ def _lines(path: Path) -> list[dict]:
 
 
 def _write(path: Path, rows: list[dict]) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+    )
 
 
 def _slice(shared: Path, folder: Path, documents: int, n_queries: int) -> Path:
-    """The first queries of SciFact with their relevant documents, filled up with its first other documents."""
+    """The first queries of SciFact with their relevant documents, filled up with its first other
+    documents.
+    """
     source = shared / "data" / "scifact"
-    judged = [line.split("\t") for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]]
+    judged = [
+        line.split("\t") for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]
+    ]
     queries = list(dict.fromkeys(row[0] for row in judged))[:n_queries]
     judged = [row for row in judged if row[0] in queries]
     relevant = {row[1] for row in judged}
     corpus = _lines(source / "corpus.jsonl")
     rest = [row for row in corpus if row["_id"] not in relevant][: documents - len(relevant)]
     _write(folder / "corpus.jsonl", [row for row in corpus if row["_id"] in relevant] + rest)
-    _write(folder / "queries.jsonl", [row for row in _lines(source / "queries.jsonl") if row["_id"] in queries])
+    _write(
+        folder / "queries.jsonl",
+        [row for row in _lines(source / "queries.jsonl") if row["_id"] in queries],
+    )
     (folder / "qrels").mkdir()
     rows = ["query-id\tcorpus-id\tscore", *("\t".join(row) for row in judged)]
     (folder / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
     (folder / "generations").mkdir()
     for prompt in ("references", "query2doc"):
         recorded = _lines(source / "generations" / f"{prompt}.jsonl")
-        _write(folder / "generations" / f"{prompt}.jsonl", [row for row in recorded if row["query_id"] in queries])
+        _write(
+            folder / "generations" / f"{prompt}.jsonl",
+            [row for row in recorded if row["query_id"] in queries],
+        )
     return folder
 
 
 @pytest.fixture(scope="session")
 def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """500 documents and 40 queries of SciFact in BEIR layout, with recorded references and query2doc passages."""
+    """500 documents and 40 queries of SciFact in BEIR layout, with recorded references and
+    query2doc passages.
+    """
     return _slice(shared, tmp_path_factory.mktemp("slice"), DOCUMENTS, QUERIES)
 
 
@@ -63,12 +79,20 @@ def dataset(folder: Path) -> list[str]:
     return ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice"]
 
 
-def run_desa(cwd: Path, home: Path, *arguments: str, timeout: float = 500) -> subprocess.CompletedProcess:
+def run_desa(
+    cwd: Path, home: Path, *arguments: str, timeout: float = 500
+) -> subprocess.CompletedProcess:
     """The command as a user runs it: a process of its own in the folder `cwd`."""
     environment = {**os.environ, "DESA_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
     return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        command,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
 
 
@@ -76,7 +100,9 @@ def run_desa(cwd: Path, home: Path, *arguments: str, timeout: float = 500) -> su
 def serial_sweep(scifact_slice: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where the five methods ran on the slice without Ray; its home is `home`."""
     folder = tmp_path_factory.mktemp("serial")
-    done = run_desa(folder, folder / "home", "run", "-m", METHODS, *dataset(scifact_slice), "cluster=serial")
+    done = run_desa(
+        folder, folder / "home", "run", "-m", METHODS, *dataset(scifact_slice), "cluster=serial"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
@@ -89,7 +115,9 @@ def warm_home(serial_sweep: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def desa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """Runs `desa ARGUMENTS` in an empty folder with its own home; `check=False` returns failures too."""
+    """Runs `desa ARGUMENTS` in an empty folder with its own home; `check=False` returns failures
+    too.
+    """
 
     def run(*arguments: str, check: bool = True, home: Path | None = None, timeout: float = 500):
         done = run_desa(tmp_path, home or tmp_path / "home", *arguments, timeout=timeout)
@@ -101,8 +129,13 @@ def desa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
 
 
 def summaries(folder: Path) -> list[dict]:
-    """The cells of the newest summary below a working folder (a sweep's own file where there is one)."""
-    found = sorted(folder.glob("outputs/**/summary.json"), key=lambda path: (path.stat().st_mtime, -len(path.parts)))
+    """The cells of the newest summary below a working folder (a sweep's own file where there is
+    one).
+    """
+    found = sorted(
+        folder.glob("outputs/**/summary.json"),
+        key=lambda path: (path.stat().st_mtime, -len(path.parts)),
+    )
     return json.loads(found[-1].read_text())["cells"]
 
 
@@ -128,13 +161,17 @@ def collection(tmp_path: Path) -> Path:
         for q in ("q1", "q2")
         for d in range(3)
     ]
-    (folder / "generations" / "references.jsonl").write_text("".join(json.dumps(row) + "\n" for row in references))
+    (folder / "generations" / "references.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in references)
+    )
     return folder
 
 
 @pytest.fixture
 def refuse(tmp_path: Path, monkeypatch, capsys):
-    """Runs the command in this process, as a plan needs no other; it must end with code 2 and errors with `words`."""
+    """Runs the command in this process, as a plan needs no other; it must end with code 2 and
+    errors with `words`.
+    """
 
     def run(words: list[str], *arguments: str) -> list[str]:
         monkeypatch.chdir(tmp_path)

@@ -45,5 +45,9 @@ def odd(text: str, allowed: str = "\n") -> list[str]:
     """Characters of a text that act on a terminal or have no shape, by code point."""
     categories = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
     hidden = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufe0f\U000e0100"
-    found = {c for c in text if c not in allowed and (unicodedata.category(c) in categories or c in hidden)}
+    found = {
+        c
+        for c in text
+        if c not in allowed and (unicodedata.category(c) in categories or c in hidden)
+    }
     return sorted(f"U+{ord(c):04X}" for c in found)

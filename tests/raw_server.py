@@ -1,4 +1,6 @@
-"""A TCP server that says whatever it is told, byte by byte, and notices when its client hangs up."""
+"""A TCP server that says whatever it is told, byte by byte, and notices when its client
+hangs up.
+"""
 
 import datetime
 import ipaddress
@@ -62,7 +64,9 @@ class RawServer:
         except OSError:
             self.gone.set()
         finally:
-            with suppress(OSError):  # what the client still sends is read, so that it sees the end and no reset
+            with suppress(
+                OSError
+            ):  # what the client still sends is read, so that it sees the end and no reset
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(1)
                 while connection.recv(1 << 16):
@@ -71,7 +75,9 @@ class RawServer:
 
 
 @contextmanager
-def raw_server(talk: Talk, *, silent: bool = False, certificate: Path | None = None) -> Iterator[RawServer]:
+def raw_server(
+    talk: Talk, *, silent: bool = False, certificate: Path | None = None
+) -> Iterator[RawServer]:
     """A server of its own port of 127.0.0.1; `silent` ones read nothing before they talk."""
     server = RawServer(talk, silent=silent, certificate=certificate)
     try:
@@ -92,7 +98,12 @@ def says(*pieces: bytes) -> Talk:
 
 def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
     """A whole answer."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Content-Type: application/json", *headers]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Length: {len(body)}",
+        "Content-Type: application/json",
+        *headers,
+    ]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
@@ -125,7 +136,10 @@ def whole(connection: socket.socket, data: bytes = b"") -> bytes:
         data += block
     head, _, body = data.partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-    blocks, missing = [head, b"\r\n\r\n", body], (int(lengths[0].partition(b":")[2]) if lengths else 0) - len(body)
+    blocks, missing = (
+        [head, b"\r\n\r\n", body],
+        (int(lengths[0].partition(b":")[2]) if lengths else 0) - len(body),
+    )
     while missing > 0:
         block = connection.recv(1 << 16)
         if not block:

@@ -1,4 +1,6 @@
-"""The configuration: every file composes, becomes a typed configuration, and is part of the package."""
+"""The configuration: every file composes, becomes a typed configuration, and is part of the
+package.
+"""
 
 import ast
 import re
@@ -17,7 +19,18 @@ from tests.module_table import TABLE, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
-GROUPS = ("dataset", "encoder", "generator", "sparse", "method", "fusion", "evaluation", "cluster", "tracking", "store")
+GROUPS = (
+    "dataset",
+    "encoder",
+    "generator",
+    "sparse",
+    "method",
+    "fusion",
+    "evaluation",
+    "cluster",
+    "tracking",
+    "store",
+)
 
 
 def _typed(*overrides: str):
@@ -83,11 +96,17 @@ def test_all_wrong_values_are_reported_together():
 
 
 def test_every_package_is_listed_for_the_wheel():
-    listed = set(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    listed = set(
+        tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    )
     found = {"desa_ray.conf", "desa_ray.requirements", "hydra_plugins"}
-    found |= {".".join(p.parent.relative_to(REPOSITORY).parts) for p in (REPOSITORY / "desa_ray").rglob("*.py")}
     found |= {
-        ".".join(["desa_ray", *p.parent.relative_to(REPOSITORY).parts]) for p in (REPOSITORY / "jobs").rglob("*.py")
+        ".".join(p.parent.relative_to(REPOSITORY).parts)
+        for p in (REPOSITORY / "desa_ray").rglob("*.py")
+    }
+    found |= {
+        ".".join(["desa_ray", *p.parent.relative_to(REPOSITORY).parts])
+        for p in (REPOSITORY / "jobs").rglob("*.py")
     }
     assert listed == found
 
@@ -103,8 +122,10 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_the_verbs_have_one_name_and_the_platform_does_not_import_them():
-    """`jobs` is importable from the root of a checkout, as a second copy of `desa_ray.jobs`."""
+def test_the_verbs_have_one_name_and_the_platform():
+    """The verbs have one name and the platform does not import them. `jobs` is importable from
+    the root of a checkout, as a second copy of `desa_ray.jobs`.
+    """
     for folder in ("desa_ray", "hydra_plugins", "jobs", "tests"):
         for path in (REPOSITORY / folder).rglob("*.py"):
             roots = {name.split(".")[0] for name in imported(path)}

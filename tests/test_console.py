@@ -36,7 +36,8 @@ def test_quick_stages_share_a_line_and_slow_ones_have_their_own(lines):
     ]
 
 
-def test_a_long_stage_speaks_now_and_then_with_the_time_that_is_left(lines, monkeypatch):
+def test_a_long_stage_speaks_now_and_then_with_the_time(lines, monkeypatch):
+    """A long stage speaks now and then with the time that is left."""
     monkeypatch.setattr(console, "SAY_EVERY_S", 0.0)
     progress = ConsoleListener()
     progress.begin(_stage(0), 4, 0)
@@ -46,4 +47,8 @@ def test_a_long_stage_speaks_now_and_then_with_the_time_that_is_left(lines, monk
 
 
 def test_nouns_agree_with_their_numbers():
-    assert (counted(1, "shard"), counted(0, "shard"), counted(2, "shard")) == ("1 shard", "0 shards", "2 shards")
+    assert (counted(1, "shard"), counted(0, "shard"), counted(2, "shard")) == (
+        "1 shard",
+        "0 shards",
+        "2 shards",
+    )

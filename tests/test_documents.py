@@ -1,4 +1,6 @@
-"""CITATION.cff names the paper that README and the method page name; pages keep to the word list of docs/style.md."""
+"""CITATION.cff names the paper that README and the method page name; pages keep to the word list of
+docs/style.md.
+"""
 
 import re
 import tomllib
@@ -23,7 +25,10 @@ def test_the_citation_file_has_what_its_format_asks_for():
     for entry in (CITATION, CITATION["preferred-citation"], *CITATION["references"]):
         assert entry["title"]
         assert entry["type"] in {"software", "article"}
-        assert all("name" in author or {"family-names", "given-names"} <= author.keys() for author in entry["authors"])
+        assert all(
+            "name" in author or {"family-names", "given-names"} <= author.keys()
+            for author in entry["authors"]
+        )
     assert CITATION["message"]
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert (CITATION["version"], CITATION["license"]) == (project["version"], project["license"])
@@ -44,7 +49,9 @@ def test_the_citation_is_the_papers_own(shared):
     (author,) = paper["authors"]
     assert f"\\title{{{paper['title']}}}" in source
     assert f"{author['given-names']} {author['family-names']}" in source
-    assert all(part in flat(source).replace(" \\\\", ",") for part in author["affiliation"].split(", "))
+    assert all(
+        part in flat(source).replace(" \\\\", ",") for part in author["affiliation"].split(", ")
+    )
 
 
 def test_every_kind_of_wording_has_good_and_bad_examples():
@@ -65,12 +72,25 @@ def test_good_messages_have_the_three_parts():
 def test_the_pages_keep_to_the_word_list():
     """Phrases that the list replaces, looked for in every page but the one that lists them."""
     rows = STYLE.split("## Word list", 1)[1].split("In code:", 1)[0]
-    replaced = {phrase for row in re.findall(r"^\| (.+?) \|", rows, re.MULTILINE)[2:] for phrase in row.split(", ")}
+    replaced = {
+        phrase
+        for row in re.findall(r"^\| (.+?) \|", rows, re.MULTILINE)[2:]
+        for phrase in row.split(", ")
+    }
     phrases = [phrase for phrase in replaced if " " in phrase]
     assert len(phrases) > 8
-    pages = [page for page in (REPOSITORY / "docs").rglob("*.md") if page.name not in ("style.md", "modules.md")]
+    pages = [
+        page
+        for page in (REPOSITORY / "docs").rglob("*.md")
+        if page.name not in ("style.md", "modules.md")
+    ]
     assert pages
-    found = [f"{page.name}: {p}" for page in pages for p in phrases if p in flat(page.read_text(encoding="utf-8"))]
+    found = [
+        f"{page.name}: {p}"
+        for page in pages
+        for p in phrases
+        if p in flat(page.read_text(encoding="utf-8"))
+    ]
     assert found == []
 
 
@@ -78,12 +98,22 @@ def test_the_readme_fits_on_a_few_screens():
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
-PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / "infra").rglob("*.md")])
+PAGES = sorted(
+    [
+        *REPOSITORY.glob("*.md"),
+        *(REPOSITORY / "docs").glob("*.md"),
+        *(REPOSITORY / "infra").rglob("*.md"),
+    ]
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_links_between_pages_lead_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)]
-    local = [target for target in targets if target and "://" not in target and not target.startswith("mailto:")]
+    local = [
+        target
+        for target in targets
+        if target and "://" not in target and not target.startswith("mailto:")
+    ]
     assert [target for target in local if not (page.parent / target).exists()] == []

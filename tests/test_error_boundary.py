@@ -56,9 +56,13 @@ def report_of(line: str) -> Path:
 
 def test_fault_is_one_line_and_a_private_report(command, monkeypatch):
     monkeypatch.setenv("SOME_SERVICE_TOKEN", "tok-5b1f99e02c")
-    error = ValueError("bad\x1b[31m thing tok-5b1f99e02c at https://me:hunter22@host/x?access_token=abcdef123")
+    error = ValueError(
+        "bad\x1b[31m thing tok-5b1f99e02c at https://me:hunter22@host/x?access_token=abcdef123"
+    )
     monkeypatch.setattr("desa_ray.jobs.plan.main", fails(error))
-    code, out, printed = command("plan", "dataset.path=/secret/place", "fusion.kappa=17", "--config-dir", "/my/folder")
+    code, out, printed = command(
+        "plan", "dataset.path=/secret/place", "fusion.kappa=17", "--config-dir", "/my/folder"
+    )
     assert (code, out) == (70, "")
     [line] = printed.splitlines()
     assert line.startswith("error: unexpected ValueError: bad\\x1b[31m thing *** at ")
@@ -88,14 +92,19 @@ def test_fault_is_one_line_and_a_private_report(command, monkeypatch):
 def test_a_panic_of_a_rust_library_is_caught(command, monkeypatch):
     class PanicException(BaseException): ...
 
-    monkeypatch.setattr("desa_ray.jobs.plan.main", fails(PanicException("called `Option::unwrap()` on a `None` value")))
+    monkeypatch.setattr(
+        "desa_ray.jobs.plan.main",
+        fails(PanicException("called `Option::unwrap()` on a `None` value")),
+    )
     code, _, printed = command("plan")
     assert code == 70
     assert "unexpected PanicException: called `Option::unwrap()`" in printed
     assert report_of(printed).exists()
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RecursionError("too deep"), AssertionError(), OSError("no number")])
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RecursionError("too deep"), AssertionError(), OSError("no number")]
+)
 def test_every_other_error_is_one_line_too(command, monkeypatch, error):
     monkeypatch.setattr("desa_ray.jobs.plan.main", fails(error))
     code, _, printed = command("plan")
@@ -107,7 +116,9 @@ def test_every_other_error_is_one_line_too(command, monkeypatch, error):
 
 def test_a_fault_inside_a_hydra_verb_shows_no_overrides(command, monkeypatch):
     monkeypatch.setattr("desa_ray.jobs.plan.show_plan", fails(TypeError("unexpected")))
-    monkeypatch.setattr("desa_ray.jobs.plan.spec_of", lambda *_: fails(ZeroDivisionError("division by zero"))([]))
+    monkeypatch.setattr(
+        "desa_ray.jobs.plan.spec_of", lambda *_: fails(ZeroDivisionError("division by zero"))([])
+    )
     code, _, printed = command("plan", "dataset.name=quite_private")
     assert code == 70, printed
     [line] = printed.splitlines()
@@ -119,10 +130,10 @@ def test_user_errors_and_interrupts_are_no_faults(command, monkeypatch, tmp_path
     expected = {
         KeyboardInterrupt(): (130, "interrupted"),
         SystemExit(3): (3, ""),
-        DesaError("is wrong", where="here", mend="mend it"): (2, "error: here: is wrong (mend it)"),
+        DesaError("is wrong", where="here", hint="fix it"): (2, "error: here: is wrong (fix it)"),
         OSError(28, "No space left on device", "/x"): (
             2,
-            "error: /x: No space left on device (free or mend the disk",
+            "error: /x: No space left on device (free or fix the disk",
         ),
     }
     for error, (wanted, words) in expected.items():
@@ -137,7 +148,9 @@ def test_user_errors_and_interrupts_are_no_faults(command, monkeypatch, tmp_path
 def desa(tmp_path: Path, *arguments: str, **options) -> subprocess.Popen:
     environment = {**os.environ, "DESA_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
-    return subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE, **options)
+    return subprocess.Popen(
+        command, cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE, **options
+    )
 
 
 UNREAD = {
@@ -254,7 +267,9 @@ def test_old_reports_are_removed(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     written = [crash.write_report(what=f"number {n}") for n in range(crash.KEPT + 5)]
-    assert sorted(path for path in folder.iterdir() if path.name != "notes.txt") == sorted(written[5:])
+    assert sorted(path for path in folder.iterdir() if path.name != "notes.txt") == sorted(
+        written[5:]
+    )
     assert "number 24" in written[-1].read_text()
 
 

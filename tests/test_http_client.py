@@ -1,4 +1,6 @@
-"""The HTTP client: one limit on the whole of an exchange whatever the server does, and no key where none belongs."""
+"""The HTTP client: one limit on the whole of an exchange whatever the server does, and no key where
+none belongs.
+"""
 
 import gzip
 import io
@@ -37,7 +39,9 @@ DRIPS = {
     "the length of a chunk": drips(CHUNKED, b"0"),
     "trailers": drips(CHUNKED + b"0\r\n", b"X: y\r\n"),
     "an error's body": drips(b"HTTP/1.1 500 No\r\nContent-Length: 1000000\r\n\r\n", b"x"),
-    "a redirect's body": drips(b"HTTP/1.1 302 No\r\nLocation: /\r\nContent-Length: 1000000\r\n\r\n", b"x"),
+    "a redirect's body": drips(
+        b"HTTP/1.1 302 No\r\nLocation: /\r\nContent-Length: 1000000\r\n\r\n", b"x"
+    ),
     "gzip without content": drips(HEAD + b"Content-Encoding: gzip\r\n\r\n", gzip.compress(b"")),
 }
 
@@ -83,7 +87,9 @@ def test_the_limit_holds_for_the_whole_answer_whatever_drips(name, stream):
         await_end_of_exchanges()
 
 
-@pytest.mark.parametrize("drip", [drips(b"", b""), drips(b"\x16\x03\x03\x40\x00", b"\0")], ids=["silent", "drips"])
+@pytest.mark.parametrize(
+    "drip", [drips(b"", b""), drips(b"\x16\x03\x03\x40\x00", b"\0")], ids=["silent", "drips"]
+)
 def test_the_limit_holds_for_the_handshake(drip):
     with raw_server(drip) as server:
         late(server.url.replace("http:", "https:"))
@@ -100,7 +106,8 @@ def test_the_limit_holds_for_an_answer_over_tls(tmp_path, monkeypatch):
         await_end_of_exchanges()
 
 
-def test_the_limit_holds_for_a_proxy_that_does_not_open_its_tunnel(monkeypatch):
+def test_the_limit_holds_for_a_proxy_that_does_not_open(monkeypatch):
+    """The limit holds for a proxy that does not open its tunnel."""
     with raw_server(drips(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n")) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         failure = late("https://somewhere.invalid", Session(Bounds(LIMIT_S)))
@@ -230,7 +237,9 @@ OpenAIGenerator(config).generate([ask] * 8)
 def test_ctrl_c_ends_waiting_requests_at_once(after_s):
     with raw_server(DRIPS["chunks"]) as server:
         command = [sys.executable, "-c", ASKING, server.url]
-        process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=Path(__file__).parents[1], stderr=subprocess.PIPE, text=True
+        )
         try:
             assert server.met.wait(120)
             time.sleep(after_s)
@@ -255,7 +264,8 @@ def test_no_redirect_is_followed(code):
         assert other.heard == []
 
 
-def test_where_redirects_are_followed_no_key_goes_to_another_host(monkeypatch, tmp_path):
+def test_where_redirects_are_followed_no_key_goes(monkeypatch, tmp_path):
+    """Where redirects are followed no key goes to another host."""
     netrc = tmp_path / "netrc"
     netrc.write_text("default login me password secret")
     netrc.chmod(0o600)
@@ -289,7 +299,7 @@ def test_certificates_are_checked(tmp_path, monkeypatch):
         with pytest.raises(Unanswered, match="certificate is not trusted: self-signed") as caught:
             session(server.url, Bounds(30.0)).get(server.url)
         assert caught.value.final
-        assert "REQUESTS_CA_BUNDLE" in caught.value.mend
+        assert "REQUESTS_CA_BUNDLE" in caught.value.hint
         for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
             with monkeypatch.context() as patch:
                 patch.setenv(name, str(certificate))
@@ -316,12 +326,13 @@ def test_a_dead_proxy_is_named_without_its_password(scheme, variable, dead, monk
         Session(Bounds(30.0)).get(f"{scheme}://tracking.example:5000/x")
     failure = caught.value
     assert f"through the proxy http://***@{dead} ({name}): Connection refused" in failure.what
-    assert "NO_PROXY=tracking.example" in failure.mend
-    assert "secret" not in failure.what + failure.mend
+    assert "NO_PROXY=tracking.example" in failure.hint
+    assert "secret" not in failure.what + failure.hint
     assert not failure.nobody  # the server itself was never asked
 
 
-def test_no_proxy_and_this_machine_itself_are_reached_without_one(dead, monkeypatch):
+def test_no_proxy_and_this_machine_itself_are_reached(dead, monkeypatch):
+    """No proxy and this machine itself are reached without one."""
     monkeypatch.setenv("HTTP_PROXY", f"http://{dead}")
     with raw_server(says(answer(b"{}"))) as server:
         assert session(server.url, Bounds(30.0)).get(server.url).status_code == 200
@@ -336,7 +347,10 @@ def test_a_proxy_that_opens_no_tunnel_is_named(monkeypatch):
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         with pytest.raises(Unanswered) as caught:
             Session(Bounds(30.0)).get("https://somewhere.invalid/")
-        assert f"through the proxy {proxy.url} (HTTPS_PROXY): Tunnel connection failed: 403" in caught.value.what
+        assert (
+            f"through the proxy {proxy.url} (HTTPS_PROXY): Tunnel connection failed: 403"
+            in caught.value.what
+        )
 
 
 GARBAGE = {
@@ -385,8 +399,8 @@ def one_line_failures():
 
 
 WHOLE = (
-    HEAD
-    + b'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\nT: x\r\n\r\n'
+    HEAD + b"Content-Type: application/json\r\nTransfer-Encoding:"
+    b' chunked\r\n\r\n5\r\n{"a":\r\n2\r\n1}\r\n0\r\nT: x\r\n\r\n'
 )
 
 
@@ -395,14 +409,24 @@ def test_any_bytes_are_an_answer_or_one_failure():
     """Whole answers with pieces cut out, doubled, overwritten and inserted."""
     chance = random.Random(1)
     now = [b""]
-    starts = [WHOLE, answer(b'{"a": 1}'), answer(gzip.compress(b"x" * 50), "200 OK", "Content-Encoding: gzip")]
+    starts = [
+        WHOLE,
+        answer(b'{"a": 1}'),
+        answer(gzip.compress(b"x" * 50), "200 OK", "Content-Encoding: gzip"),
+    ]
     with raw_server(lambda connection, _: connection.sendall(now[0])) as server:
         for _ in range(20_000):
             said = chance.choice(starts)
             for _ in range(chance.randint(1, 4)):
                 at, to = sorted(chance.randrange(len(said) + 1) for _ in range(2))
                 piece = chance.choice(
-                    [b"", said[at:to] * 2, chance.randbytes(to - at), b"\r\n", b"HTTP/1.1 100 C\r\n\r\n"]
+                    [
+                        b"",
+                        said[at:to] * 2,
+                        chance.randbytes(to - at),
+                        b"\r\n",
+                        b"HTTP/1.1 100 C\r\n\r\n",
+                    ]
                 )
                 said = said[:at] + piece + said[to:]
             now[0] = said

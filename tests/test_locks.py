@@ -1,4 +1,6 @@
-"""Locks: one order, a limit for every wait, a holder by name, and no file system without them taken for one with."""
+"""Locks: one order, a limit for every wait, a holder by name, and no file system without them taken
+for one with.
+"""
 
 import ast
 import errno
@@ -15,7 +17,18 @@ import pytest
 
 from desa_ray import locks
 from desa_ray.errors import DesaError
-from desa_ray.locks import KERNELS, ORDER, SAMPLES, STAGE, TRACKING, Kind, held, holder, inside, tried
+from desa_ray.locks import (
+    KERNELS,
+    ORDER,
+    SAMPLES,
+    STAGE,
+    TRACKING,
+    Kind,
+    held,
+    holder,
+    inside,
+    tried,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOLDER = """
@@ -48,7 +61,7 @@ def other(tmp_path):
 def report_in(error: DesaError, home: Path) -> str:
     """The crash report that the hint names: a private file in the home."""
     (file,) = (home / "crashes").iterdir()
-    assert str(file) in error.mend
+    assert str(file) in error.hint
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     return file.read_text()
 
@@ -111,19 +124,25 @@ def test_a_file_system_without_locks_is_told_in_one_line(tmp_path, monkeypatch, 
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    for take in (lambda: tried(KERNELS, tmp_path / "x.lock"), lambda: held(KERNELS, tmp_path / "x.lock").__enter__()):
+    for take in (
+        lambda: tried(KERNELS, tmp_path / "x.lock"),
+        lambda: held(KERNELS, tmp_path / "x.lock").__enter__(),
+    ):
         with pytest.raises(DesaError, match="gives no locks") as told:
             take()
         assert told.value.where == str(tmp_path)
         assert os.strerror(number) in told.value.what
-        assert KERNELS.setting in told.value.mend
+        assert KERNELS.setting in told.value.hint
         assert "\n" not in str(told.value)
 
 
 def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
     (tmp_path / "target").write_text("kept")
     (tmp_path / "x.lock").symlink_to(tmp_path / "target")
-    with pytest.raises(DesaError, match="cannot be taken") as told, held(STAGE, tmp_path / "x.lock"):
+    with (
+        pytest.raises(DesaError, match="cannot be taken") as told,
+        held(STAGE, tmp_path / "x.lock"),
+    ):
         pass
     assert told.value.where == str(tmp_path / "x.lock")
     assert (tmp_path / "target").read_text() == "kept"
@@ -146,13 +165,24 @@ def test_a_note_that_makes_no_sense_names_nobody(tmp_path, note):
     assert holder(tmp_path / "x.lock") == "another process"
 
 
-def test_a_lock_that_is_a_pipe_does_not_block_who_asks_for_its_holder(tmp_path):
+def test_a_lock_that_is_a_pipe_does_not_block_who_asks(tmp_path):
+    """A lock that is a pipe does not block who asks for its holder."""
     os.mkfifo(tmp_path / "x.lock")
     assert holder(tmp_path / "x.lock") == "another process"
 
 
-BARE = {"Lock", "Condition", "Semaphore", "BoundedSemaphore", "FileLock", "SoftFileLock", "flock", "lockf"}
-# The report of a stuck lock takes its own, last of all; locks of temporary folders are tried once, never waited for.
+BARE = {
+    "Lock",
+    "Condition",
+    "Semaphore",
+    "BoundedSemaphore",
+    "FileLock",
+    "SoftFileLock",
+    "flock",
+    "lockf",
+}
+# The report of a stuck lock takes its own, last of all; locks of temporary folders are tried once,
+# never waited for.
 EXEMPT = ("locks.py", "crash.py", "temporary.py")
 
 
@@ -161,22 +191,35 @@ def bare_locks(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             on = ast.unparse(node.func)
             if name in BARE or (name == "acquire" and "lock" in on.lower()):
                 found.append(f"{path}:{node.lineno} {on}")
         if isinstance(node, ast.With):
             entered = [ast.unparse(item.context_expr) for item in node.items]
-            found += [f"{path}:{node.lineno} with {it}" for it in entered if "lock" in it.lower() and "(" not in it]
+            found += [
+                f"{path}:{node.lineno} with {it}"
+                for it in entered
+                if "lock" in it.lower() and "(" not in it
+            ]
     return found
 
 
 def test_every_lock_of_the_code_is_one_of_these():
-    files = [path for folder in ("desa_ray", "jobs", "hydra_plugins") for path in (REPOSITORY / folder).rglob("*.py")]
+    files = [
+        path
+        for folder in ("desa_ray", "jobs", "hydra_plugins")
+        for path in (REPOSITORY / folder).rglob("*.py")
+    ]
     assert [line for path in files if path.name not in EXEMPT for line in bare_locks(path)] == []
 
 
-def test_every_lock_has_a_place_a_limit_and_a_line_for_contributors():
+def test_every_lock_has_a_place_a_limit_and_a_line():
+    """Every lock has a place a limit and a line for contributors."""
     kinds = [value for value in vars(locks).values() if isinstance(value, Kind)]
     assert list(ORDER) == kinds
     assert all(kind.limit_s > 0 for kind in ORDER[2:])

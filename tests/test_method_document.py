@@ -1,4 +1,6 @@
-"""docs/method.md: what the code cites is there, its examples are what the code computes, its tables are the code's."""
+"""docs/method.md: what the code cites is there, its examples are what the code computes, its tables
+are the code's.
+"""
 
 import doctest
 import re
@@ -15,7 +17,9 @@ TEXT = PAGE.read_text(encoding="utf-8")
 FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 HEADINGS = re.findall(r"^(#{2,3}) (.+)$", TEXT, re.MULTILINE)
 SECTIONS = {found[0] for _, title in HEADINGS if (found := re.match(r"\d+(\.\d+)?", title))}
-CITATION = re.compile(r"method\.md[\s#]*,?\s+sections?\s+(\d+(?:\.\d+)?)(?:\s+(to|and)\s+(\d+(?:\.\d+)?))?")
+CITATION = re.compile(
+    r"method\.md[\s#]*,?\s+sections?\s+(\d+(?:\.\d+)?)(?:\s+(to|and)\s+(\d+(?:\.\d+)?))?"
+)
 
 
 def tracked(*patterns: str) -> list[str]:
@@ -41,7 +45,8 @@ def cited(text: str) -> list[str]:
 
 def test_citations_are_read_in_every_form():
     text = (
-        "method.md section 6, method.md\n  section 5's, (method.md sections 2 to 4), method.md sections 3 and 11, 6.8"
+        "method.md section 6, method.md\n  section 5's, (method.md sections 2 to 4), method.md"
+        " sections 3 and 11, 6.8"
     )
     assert cited(text) == ["6", "5", "2", "3", "4", "3", "11"]
     assert cited("see method.md section 6.8 there") == ["6.8"]
@@ -62,15 +67,28 @@ def test_every_cited_section_exists():
 def test_the_code_cites_no_draft():
     lost = re.compile(r"\bSPEC(?:\.md)? (?:sections? )?\d")
     names = tracked("*.py", "*.yaml", "*.md", "*.sh", "Makefile")
-    assert [name for name in names if lost.search((REPOSITORY / name).read_text(encoding="utf-8"))] == []
+    assert [
+        name for name in names if lost.search((REPOSITORY / name).read_text(encoding="utf-8"))
+    ] == []
 
 
 def test_sections_one_to_twelve_keep_their_numbers():
-    titles = {title.split()[0]: title for level, title in HEADINGS if level == "##" and title[0].isdigit()}
-    named = {"1": "Collections", "3": "Dense", "4": "Sparse", "6": "Fusion", "9": "Mechanism", "10": "Statistics"}
+    titles = {
+        title.split()[0]: title for level, title in HEADINGS if level == "##" and title[0].isdigit()
+    }
+    named = {
+        "1": "Collections",
+        "3": "Dense",
+        "4": "Sparse",
+        "6": "Fusion",
+        "9": "Mechanism",
+        "10": "Statistics",
+    }
     assert list(titles) == [str(number) for number in range(1, len(titles) + 1)]
     assert all(word in titles[number] for number, word in named.items())
-    assert next(title for _, title in HEADINGS if title.startswith("6.")) == "6.1 Certification depth"
+    assert (
+        next(title for _, title in HEADINGS if title.startswith("6.")) == "6.1 Certification depth"
+    )
 
 
 def test_links_and_code_paths_lead_somewhere():
@@ -94,7 +112,9 @@ def test_examples_print_what_the_page_says():
 
 
 def test_mathematics_survives_markdown():
-    """Markdown eats a backslash before punctuation and ends a table cell at a bar; displays stand in math fences."""
+    """Markdown eats a backslash before punctuation and ends a table cell at a bar; displays stand
+    in math fences.
+    """
     prose = FENCED.sub("", TEXT)
     assert [line for line in prose.split("\n") if line.count("$") % 2] == []
     for span in re.findall(r"\$([^$]+)\$", prose):
@@ -121,11 +141,18 @@ def test_the_table_of_methods_is_what_the_files_say():
         method = yaml.safe_load(path.read_text(encoding="utf-8"))
         channels = method["channels"]
         prompts = [method.get("prompt"), *(channel.get("prompt") for channel in channels)]
-        weights = "confidence" if method.get("weighting") == "confidence" else str(channels[0].get("weight", 1))
+        weights = (
+            "confidence"
+            if method.get("weighting") == "confidence"
+            else str(channels[0].get("weight", 1))
+        )
         weights += ", Exp4Fuse's fusion" if method.get("fusion") == "exp4fuse" else ""
         weights += f", on prefixes of {method['prefix']:,}" if method.get("prefix") else ""
         written[method["name"]] = [
-            *(", ".join(c["operator"] for c in channels if c["kind"] == kind) for kind in ("dense", "sparse")),
+            *(
+                ", ".join(c["operator"] for c in channels if c["kind"] == kind)
+                for kind in ("dense", "sparse")
+            ),
             weights,
             ", ".join(prompt for prompt in prompts if prompt),
         ]
@@ -134,7 +161,11 @@ def test_the_table_of_methods_is_what_the_files_say():
 
 def test_the_tables_of_operators_name_all_of_them():
     dense, sparse = (
-        {name for row in table(heading) for name in row[0].replace("*", "").split(" (")[0].split(", ")}
+        {
+            name
+            for row in table(heading)
+            for name in row[0].replace("*", "").split(" (")[0].split(", ")
+        }
         for heading in ("### 3.2 Operators", "### 4.2 Operators")
     )
     assert dense == DENSE_OPERATORS.keys() - {"residual"}  # which has the equations above the table

@@ -34,32 +34,45 @@ def tasks(root, pool):
 """
 DRIVERS = {
     # in the middle of a shard, which it would go on with for ten minutes
-    "serial child at work": """
+    "serial child at work": (
+        """
 root, pool = sys.argv[1], replace(POOL, isolated=True)
 SerialBackend().compute(pool, tasks(root, pool), print, print)
-""",
-    "worker process at work": """
+"""
+    ),
+    "worker process at work": (
+        """
 root = sys.argv[1]
 supervisor_of_processes().compute(POOL, tasks(root, POOL), print, print)
-""",
-    "JVM that waits": """
+"""
+    ),
+    "JVM that waits": (
+        """
 from desa_ray.engines.lucene import Lucene
 from desa_ray.pipeline.child import Child
 child = Child(replace(POOL, factory=partial(Lucene, None, "64m"), isolated=True))
 time.sleep(600)
-""",
+"""
+    ),
     # a program that knows nothing of us, and its own child that ignores polite signals
-    "guarded group": """
-nest = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep(600)"
+    "guarded group": (
+        """
+nest = "import subprocess, sys, time; "
+nest += "subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep(600)"
 stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
 group = subprocess.Popen([sys.executable, "-c", nest, stubborn], start_new_session=True).pid
 guard_group(group, group)
 time.sleep(600)
-""",
+"""
+    ),
 }
 AT_WORK: dict[str, Callable[[Path, list[psutil.Process]], bool]] = {
-    "serial child at work": lambda root, found: (root / "stage-1.tries").exists() and len(found) == 1,
-    "worker process at work": lambda root, found: (root / "stage-1.tries").exists() and len(found) >= 1,
+    "serial child at work": lambda root, found: (
+        (root / "stage-1.tries").exists() and len(found) == 1
+    ),
+    "worker process at work": lambda root, found: (
+        (root / "stage-1.tries").exists() and len(found) >= 1
+    ),
     "JVM that waits": lambda root, found: any(process.num_threads() > 10 for process in found),
     "guarded group": lambda root, found: len(found) == 2 and guards(found[0].pid),
 }
@@ -81,8 +94,12 @@ def wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def kill_and_see_all_end(driver: subprocess.Popen, at_work: Callable[[list[psutil.Process]], bool]) -> None:
-    """Wait until the driver has children at work, kill it, and see every descendant end by itself."""
+def kill_and_see_all_end(
+    driver: subprocess.Popen, at_work: Callable[[list[psutil.Process]], bool]
+) -> None:
+    """Wait until the driver has children at work, kill it, and see every descendant end
+    by itself.
+    """
     found: list[psutil.Process] = []
 
     def begun() -> bool:
@@ -124,8 +141,11 @@ def test_an_ended_group_takes_its_guard_with_it(tmp_path):
     """A process that ends in order leaves nothing behind either."""
     note = tmp_path / "note"
     note.write_text("")
-    program = "import os; from desa_ray.parents import guard_group; from desa_ray.proc import process; from pathlib \
-import Path; import sys; own = process(os.getpid()); guard_group(own.pid, own.pid, Path(sys.argv[1])); print(own.pid)"
+    program = (
+        "import os; from desa_ray.parents import guard_group; from desa_ray.proc import process;"
+        " from pathlib import Path; import sys; own = process(os.getpid()); guard_group(own.pid,"
+        " own.pid, Path(sys.argv[1])); print(own.pid)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program, str(note)],
         cwd=REPOSITORY,

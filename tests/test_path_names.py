@@ -1,4 +1,6 @@
-"""Names that become part of a path: what passes names one file of its own, below where it is put."""
+"""Names that become part of a path: what passes names one file of its own, below where
+it is put.
+"""
 
 from pathlib import Path
 
@@ -10,7 +12,9 @@ from desa_ray.errors import DesaError
 from desa_ray.path_names import LIMIT, path_below, path_name, path_names, why_not
 
 
-@pytest.mark.parametrize("name", ["a", "trec-covid", "webis-touche2020", "a.b_c+d", "1", "x" * LIMIT, "console", "com"])
+@pytest.mark.parametrize(
+    "name", ["a", "trec-covid", "webis-touche2020", "a.b_c+d", "1", "x" * LIMIT, "console", "com"]
+)
 def test_plain_names_are_taken_as_they_are(name):
     assert path_name(name, where="here") == name
 

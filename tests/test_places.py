@@ -1,4 +1,6 @@
-"""The private folder: in the user's runtime folder or the home, never a link, never open to others."""
+"""The private folder: in the user's runtime folder or the home, never a link, never open
+to others.
+"""
 
 import os
 import stat
@@ -79,7 +81,7 @@ def test_what_somebody_put_in_its_place_is_refused_by_name(runtime, tmp_path, fa
     with pytest.raises(DesaError, match=words) as told:
         private_folder()
     assert told.value.where == str(place)
-    assert "remove it" in told.value.mend
+    assert "remove it" in told.value.hint
     for use in (notes_folder, lead_group):
         with pytest.raises(DesaError, match=words):
             use()
@@ -87,7 +89,8 @@ def test_what_somebody_put_in_its_place_is_refused_by_name(runtime, tmp_path, fa
         assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_nothing_of_ours_has_a_fixed_name_in_the_shared_folder_for_temporary_files(runtime, tmp_path, monkeypatch):
+def test_nothing_of_ours_has_a_fixed_name_in_the_shared_folder(runtime, tmp_path, monkeypatch):
+    """Nothing of ours has a fixed name in the shared folder for temporary files."""
     shared = tmp_path / "tmp"
     shared.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(shared))

@@ -1,4 +1,6 @@
-"""Foreign text is escaped wherever it is rendered: errors, terminal tables, trees, progress and lines."""
+"""Foreign text is escaped wherever it is rendered: errors, terminal tables, trees, progress and
+lines.
+"""
 
 import ast
 import io
@@ -19,7 +21,11 @@ from desa_ray.terminal import PlainTable, PlainTree, screen, shown
 from tests.hostile import STRINGS, odd
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SOURCES = [path for folder in ("desa_ray", "jobs", "hydra_plugins") for path in (REPOSITORY / folder).rglob("*.py")]
+SOURCES = [
+    path
+    for folder in ("desa_ray", "jobs", "hydra_plugins")
+    for path in (REPOSITORY / folder).rglob("*.py")
+]
 
 hostile = pytest.mark.parametrize("text", STRINGS.values(), ids=STRINGS)
 
@@ -34,17 +40,23 @@ def test_escaped_text_is_printable_and_stays_so(text):
 
 
 def test_escapes_are_those_of_python():
-    assert printable("\x1b[0m\u202e\U000e0041\ud800\n\x9b") == r"\x1b[0m\u202e\U000e0041\ud800\n\x9b"
+    assert (
+        printable("\x1b[0m\u202e\U000e0041\ud800\n\x9b") == r"\x1b[0m\u202e\U000e0041\ud800\n\x9b"
+    )
 
 
-@pytest.mark.parametrize("text", ["", "q1", "a b", "née Ångström", "日本語", "é", "−0.5 – κ → ✓", "a\\b", "a\u00a0b"])
+@pytest.mark.parametrize(
+    "text", ["", "q1", "a b", "née Ångström", "日本語", "é", "−0.5 – κ → ✓", "a\\b", "a\u00a0b"]
+)
 def test_text_with_a_shape_stays_as_it_is(text):
     assert printable(text) == text
 
 
 def test_every_code_point_is_shown_or_escaped():
     """No code point is left that a terminal would obey."""
-    points = [chr(point) for point in (*range(0x3000), *range(0xD800, 0xE000), *range(0xE0000, 0xE0200))]
+    points = [
+        chr(point) for point in (*range(0x3000), *range(0xD800, 0xE000), *range(0xE0000, 0xE0200))
+    ]
     assert odd(printable("".join(points)), allowed="") == []
 
 
@@ -52,7 +64,7 @@ def test_every_code_point_is_shown_or_escaped():
 @pytest.mark.parametrize("field", ["what", "where", "hint"])
 def test_errors_are_one_printable_line(text, field):
     fields = {"what": "is wrong", "where": "here", "hint": "do it"} | {field: f"<{text}>"}
-    error = DesaError(fields["what"], where=fields["where"], mend=fields["hint"])
+    error = DesaError(fields["what"], where=fields["where"], hint=fields["hint"])
     for rendered in (error, pickle.loads(pickle.dumps(error))):
         assert odd(str(rendered), allowed="") == []
         assert f"<{printable(text)}>" in str(rendered)
@@ -122,7 +134,10 @@ def test_terminal_views_show_names_as_they_are(build, marks, text):
     found = _rendered(build(text))
     assert odd(found) == []
     for mark in marks:
-        lines = [f"{mark}{printable(text)}", *(f"{mark}{line}" for line in printable_lines(text).split("\n")[:1])]
+        lines = [
+            f"{mark}{printable(text)}",
+            *(f"{mark}{line}" for line in printable_lines(text).split("\n")[:1]),
+        ]
         assert any(line in found for line in lines), (mark, found)
 
 
@@ -158,20 +173,33 @@ def test_progress_bars_read_no_markup(monkeypatch):
     from desa_ray.jobs.cli.console import ConsoleListener
     from desa_ray.pipeline.stage import Stage
 
-    terminal = Console(file=io.StringIO(), force_terminal=True, width=200, markup=False, emoji=False)
+    terminal = Console(
+        file=io.StringIO(), force_terminal=True, width=200, markup=False, emoji=False
+    )
     monkeypatch.setattr(console, "screen", lambda **_: terminal)
     progress = ConsoleListener()
     progress.begin(Stage(None, "ranking", 1, {}, None, label="[/b]\x1b[5m:bear:"), 1, 0)  # pyright: ignore[reportArgumentType]
     progress.close()
     assert progress.bars is not None
-    assert all(not column.markup for column in progress.bars.columns if isinstance(column, TextColumn))
+    assert all(
+        not column.markup for column in progress.bars.columns if isinstance(column, TextColumn)
+    )
     assert r"[/b]\x1b[5m:bear:" in terminal.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 
 
 # Where text leaves the program
 
 PRINTERS = {"output.py", "terminal.py"}
-RICH = {"rich.table", "rich.tree", "rich.console", "rich.text", "rich.markup", "rich.panel", "rich.columns", "rich"}
+RICH = {
+    "rich.table",
+    "rich.tree",
+    "rich.console",
+    "rich.text",
+    "rich.markup",
+    "rich.panel",
+    "rich.columns",
+    "rich",
+}
 
 
 def _offences(path: Path) -> list[str]:

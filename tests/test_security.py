@@ -1,4 +1,6 @@
-"""Hostile input: values with shell signs, names that climb folders, archives, pickles and YAML objects do nothing."""
+"""Hostile input: values with shell signs, names that climb folders, archives, pickles and YAML
+objects do nothing.
+"""
 
 import ast
 import gzip
@@ -27,7 +29,11 @@ from desa_ray.store.keys import Key
 from desa_ray.store.tables import read_array
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SOURCES = [path for folder in ("desa_ray", "jobs", "hydra_plugins") for path in (REPOSITORY / folder).rglob("*.py")]
+SOURCES = [
+    path
+    for folder in ("desa_ray", "jobs", "hydra_plugins")
+    for path in (REPOSITORY / folder).rglob("*.py")
+]
 SHELL = "a; touch pwned #$(touch pwned)`touch pwned`&&touch pwned|touch pwned>pwned'\"*?~"
 
 
@@ -48,16 +54,31 @@ SHELL = "a; touch pwned #$(touch pwned)`touch pwned`&&touch pwned|touch pwned>pw
 )
 def test_shell_signs_in_a_name_are_refused(key, collection, refuse, tmp_path):
     quoted = SHELL.replace("\\", "\\\\").replace('"', '\\"')
-    refuse([key], "run", "dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", f'{key}="{quoted}"')
+    refuse(
+        [key],
+        "run",
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        "cluster=serial",
+        f'{key}="{quoted}"',
+    )
     assert not list(tmp_path.rglob("pwned"))
 
 
-def test_shell_signs_in_a_path_are_letters_like_any_other(collection, tmp_path, monkeypatch, capsys):
+def test_shell_signs_in_a_path_are_letters_like_any_other(
+    collection, tmp_path, monkeypatch, capsys
+):
     place = shutil.copytree(collection, tmp_path / SHELL.replace("/", ""))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DESA_HOME", str(tmp_path / SHELL / "home"))
     quoted = str(place).replace("\\", "\\\\").replace('"', '\\"')
-    arguments = ["plan", "dataset=beir_folder", f'dataset.path="{quoted}"', "cluster=serial", "method=original"]
+    arguments = [
+        "plan",
+        "dataset=beir_folder",
+        f'dataset.path="{quoted}"',
+        "cluster=serial",
+        "method=original",
+    ]
     monkeypatch.setattr("sys.argv", ["desa", *arguments])
     GlobalHydra.instance().clear()
     with pytest.raises(SystemExit) as ended:
@@ -84,9 +105,11 @@ def _plain() -> dict:
 
 
 @pytest.mark.parametrize(
-    "name", ["../up", "..", "a/../../b", "/etc/passwd", "a/b", ".hidden", "a\\..\\b", "a\x00b", "a\nb"]
+    "name",
+    ["../up", "..", "a/../../b", "/etc/passwd", "a/b", ".hidden", "a\\..\\b", "a\x00b", "a\nb"],
 )
-def test_names_that_climb_folders_are_refused_wherever_names_stand(name):
+def test_names_that_climb_folders_are_refused_wherever(name):
+    """Names that climb folders are refused wherever names stand."""
     plain = _plain()
     for group in ("dataset", "encoder", "generator", "method", "sparse"):
         plain[group]["name"] = name
@@ -94,14 +117,23 @@ def test_names_that_climb_folders_are_refused_wherever_names_stand(name):
     plain["method"]["channels"][0]["name"] = name
     with pytest.raises(Problems) as caught:
         parse(plain)
-    places = ("dataset.name", "encoder.name", "generator.name", "method.name", "sparse.name", "tracking.experiment")
+    places = (
+        "dataset.name",
+        "encoder.name",
+        "generator.name",
+        "method.name",
+        "sparse.name",
+        "tracking.experiment",
+    )
     for place in (*places, "method.channels.0.name"):
         assert place in str(caught.value)
 
 
 def test_a_split_that_climbs_reads_nothing_outside(collection, tmp_path):
     (tmp_path / "secret.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t1\n")
-    config = DatasetConfig(name="tiny", kind="beir_folder", path=str(collection), split="../../secret")
+    config = DatasetConfig(
+        name="tiny", kind="beir_folder", path=str(collection), split="../../secret"
+    )
     with pytest.raises(DesaError, match=r"lacks qrels/\.\./\.\./secret\.tsv"):
         load_collection(config, data_home=tmp_path)
 
@@ -124,11 +156,16 @@ def _zip(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def _members(collection: Path) -> dict[str, bytes]:
-    return {name: (collection / name).read_bytes() for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")}
+    return {
+        name: (collection / name).read_bytes()
+        for name in ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")
+    }
 
 
 def _load(path: Path, home: Path):
-    return load_collection(DatasetConfig(name="tiny", kind="beir_folder", path=str(path)), data_home=home)
+    return load_collection(
+        DatasetConfig(name="tiny", kind="beir_folder", path=str(path)), data_home=home
+    )
 
 
 def test_an_honest_zip_is_read_and_nothing_is_unpacked(collection, tmp_path):
@@ -138,8 +175,11 @@ def test_an_honest_zip_is_read_and_nothing_is_unpacked(collection, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("name", ["../evil.txt", "/evil.txt", "a/../../evil.txt", "..\\evil.txt", "C:/evil.txt"])
-def test_a_zip_with_names_that_lead_out_is_refused_and_writes_nothing(name, collection, tmp_path):
+@pytest.mark.parametrize(
+    "name", ["../evil.txt", "/evil.txt", "a/../../evil.txt", "..\\evil.txt", "C:/evil.txt"]
+)
+def test_a_zip_with_names_that_lead_out_is_refused_and_writes(name, collection, tmp_path):
+    """A zip with names that lead out is refused and writes nothing."""
     path = _zip(tmp_path / "set.zip", _members(collection) | {name: b"evil"})
     with pytest.raises(DesaError, match="names that lead out of the archive"):
         _load(path, tmp_path)
@@ -181,18 +221,42 @@ def test_a_gzip_bomb_is_stopped_at_its_limit(packed, collection, tmp_path):
     bomb = gzip.compress(bytes(BOMB_BYTES))
     (collection / "corpus.jsonl").unlink()
     (collection / "corpus.jsonl.gz").write_bytes(bomb)
-    members = {n: (collection / n).read_bytes() for n in ("corpus.jsonl.gz", "queries.jsonl", "qrels/test.tsv")}
+    members = {
+        n: (collection / n).read_bytes()
+        for n in ("corpus.jsonl.gz", "queries.jsonl", "qrels/test.tsv")
+    }
     place = collection if packed == "folder" else _zip(tmp_path / "set.zip", members)
-    with pytest.raises(DesaError, match=r"unpacks to more than 64 MiB|a line is longer than 64 MiB"):
+    with pytest.raises(
+        DesaError, match=r"unpacks to more than 64 MiB|a line is longer than 64 MiB"
+    ):
         _load(place, tmp_path)
 
 
 # Pickles and YAML objects
 
-FORBIDDEN_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "jsonpickle"}
+FORBIDDEN_MODULES = {
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "shelve",
+    "marshal",
+    "jsonpickle",
+}
 FORBIDDEN_CALLS = {
     *("torch.load", "pandas.read_pickle", "pd.read_pickle", "np.fromregex"),
-    *("yaml.load", "yaml.load_all", "yaml.unsafe_load", "yaml.full_load", "os.system", "os.popen", "eval", "exec"),
+    *(
+        "yaml.load",
+        "yaml.load_all",
+        "yaml.unsafe_load",
+        "yaml.full_load",
+        "os.system",
+        "os.popen",
+        "eval",
+        "exec",
+    ),
 }
 
 
@@ -200,8 +264,14 @@ def _offences(tree: ast.AST) -> Iterator[str]:
     """What a module does that could run what it reads."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            yield from (f"imports {name}" for name in names if name.partition(".")[0] in FORBIDDEN_MODULES)
+            names = (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names]
+            )
+            yield from (
+                f"imports {name}" for name in names if name.partition(".")[0] in FORBIDDEN_MODULES
+            )
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             given = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
@@ -227,7 +297,12 @@ def _offences(tree: ast.AST) -> Iterator[str]:
             "torch.load('x')",
             "np.load(path)",
         ),
-        *("np.load(p, allow_pickle=True)", "yaml.load(text, Loader=yaml.Loader)", "yaml.unsafe_load(t)", "eval(text)"),
+        *(
+            "np.load(p, allow_pickle=True)",
+            "yaml.load(text, Loader=yaml.Loader)",
+            "yaml.unsafe_load(t)",
+            "eval(text)",
+        ),
         *("subprocess.run(c, shell=True)", "os.system(c)", "LLM(model=m, trust_remote_code=True)"),
     ],
 )
@@ -255,7 +330,8 @@ class _Touch:
         return Path.touch, (self.path,)
 
 
-def test_an_array_file_that_holds_a_pickle_is_refused_and_not_unpickled(tmp_path):
+def test_an_array_file_that_holds_a_pickle_is_refused(tmp_path):
+    """An array file that holds a pickle is refused and not unpickled."""
     made = tmp_path / "made-by-pickle"
     buffer = io.BytesIO()
     np.save(buffer, np.array([_Touch(made)], dtype=object), allow_pickle=True)

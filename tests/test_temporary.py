@@ -1,4 +1,6 @@
-"""Temporary folders of a process: private, gone at its end, and swept where it was killed; nobody else's is touched."""
+"""Temporary folders of a process: private, gone at its end, and swept where it was killed; nobody
+else's is touched.
+"""
 
 import os
 import signal
@@ -31,7 +33,8 @@ def _process(base: Path) -> tuple[subprocess.Popen, Path]:
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_folder_outlives_a_killed_process_only_until_the_next_sweep(killed, tmp_path):
+def test_a_folder_outlives_a_killed_process_only_until_the_next(killed, tmp_path):
+    """A folder outlives a killed process only until the next sweep."""
     process, folder = _process(tmp_path)
     assert folder.stat().st_mode & 0o777 == 0o700
     sweep(PREFIX, tmp_path)
@@ -76,10 +79,19 @@ def test_a_sweep_touches_nothing_but_unheld_folders_of_that_name(tmp_path):
     long_ago = time.time() - 2 * 86400
     os.utime(tmp_path / f"{PREFIX}old", (long_ago, long_ago))
     (tmp_path / f"{PREFIX}new2").mkdir()
-    (tmp_path / f"{PREFIX}new2" / LOCK).symlink_to(elsewhere / LOCK)  # a lock that is a link is nobody's
+    (tmp_path / f"{PREFIX}new2" / LOCK).symlink_to(
+        elsewhere / LOCK
+    )  # a lock that is a link is nobody's
     sweep(PREFIX, tmp_path)
     kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"elsewhere", f"{PREFIX}new", "other", f"{PREFIX}link", f"{PREFIX}file", f"{PREFIX}new2"}
+    assert kept == {
+        "elsewhere",
+        f"{PREFIX}new",
+        "other",
+        f"{PREFIX}link",
+        f"{PREFIX}file",
+        f"{PREFIX}new2",
+    }
     assert (elsewhere / "file").exists()
 
 

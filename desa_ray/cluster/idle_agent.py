@@ -1,4 +1,6 @@
-"""Stands where a raylet insists on an agent: listens nowhere, does nothing, and ends when the raylet does."""
+"""Stands where a raylet insists on an agent: listens nowhere, does nothing, and ends when the
+raylet does.
+"""
 
 import os
 import time

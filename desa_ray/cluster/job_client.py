@@ -1,4 +1,6 @@
-"""Ray's job client over the platform's HTTP client: every request has a time limit, and none is redirected."""
+"""Ray's job client over the platform's HTTP client: every request has a time limit, and none is
+redirected.
+"""
 
 from typing import Any
 
@@ -12,8 +14,12 @@ BODY_BYTES = 64 << 20
 
 
 def job_client(address: str) -> Any:
-    """A `JobSubmissionClient`, connected to the job server at `address`; raises what Ray's own raises."""
-    from ray._private.authentication.http_token_authentication import format_authentication_http_error
+    """A `JobSubmissionClient`, connected to the job server at `address`; raises what Ray's own
+    raises.
+    """
+    from ray._private.authentication.http_token_authentication import (
+        format_authentication_http_error,
+    )
     from ray.exceptions import AuthenticationError
     from ray.job_submission import JobSubmissionClient
 

@@ -1,9 +1,10 @@
 """A Ray cluster of this process's own on this machine, closed to everybody else.
 
-Every listener is on the loopback device and asks for a token that only this process and its workers know; sockets and
-logs lie in a folder that only this user can open. Ray reads most of that from the environment, so it is set while Ray
-starts and restored right after: neither a submitted job, nor a running cluster that is joined later, nor another child
-of this process sees it. What has no use here and would listen is not started at all (dashboard, autoscaler, agents).
+Every listener is on the loopback device and asks for a token that only this process and its workers
+know; sockets and logs lie in a folder that only this user can open. Ray reads most of that from the
+environment, so it is set while Ray starts and restored right after: neither a submitted job, nor a
+running cluster that is joined later, nor another child of this process sees it. What has no use
+here and would listen is not started at all (dashboard, autoscaler, agents).
 """
 
 import logging
@@ -34,7 +35,7 @@ NICE_VARIABLE = "RAY_worker_niceness"
 NICENESS = "5"  # behind the raylet; with 15, as Ray has it, workers starve on a busy machine
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  (Ray's, on Linux)
 OBJECT_STORE_BYTES = 200 << 20  # tasks and answers are small: data goes through the store
-MEND = "try again when the machine is less busy, or use cluster=serial"
+HINT = "try again when the machine is less busy, or use cluster=serial"
 
 
 @cache
@@ -49,7 +50,8 @@ class NotUp(Exception):
 
 @contextmanager
 def local_cluster(cpus: int | None) -> Iterator[Callable[[], str | None]]:
-    """Start the cluster, and end it with the block. Gives a function that tells why it died, None while it lives.
+    """Start the cluster, and end it with the block. Gives a function that tells why it died, None
+    while it lives.
 
     Raises:
         DesaError: it does not start, twice; or no folder suits its sockets.
@@ -74,7 +76,7 @@ def _start(cpus: int | None, folder: Path) -> OwnNode:
         return _try_to_start(cpus, folder, longer)
     except NotUp as error:
         what = f"Ray did not start, tried twice (within {first:.0f} s and {longer:.0f} s): {error}"
-        raise DesaError(what, where="cluster=local", mend=MEND) from None
+        raise DesaError(what, where="cluster=local", hint=HINT) from None
 
 
 def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
@@ -97,8 +99,12 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
         _instead(ray_utils, "set_sigterm_handler", lambda handler: None),  # the caller's own stays
         _instead(NODES, "Node", make),
         _instead(services, "start_ray_process", without_agents(services.start_ray_process)),
-        _instead(worker, "listen_error_messages", lambda *_: None),  # supervisors tell what failed, in a line
-        _instead(NODES, "wait_for_persisted_port", _patient("GCS server", ask_port, made, deadline)),
+        _instead(
+            worker, "listen_error_messages", lambda *_: None
+        ),  # supervisors tell what failed, in a line
+        _instead(
+            NODES, "wait_for_persisted_port", _patient("GCS server", ask_port, made, deadline)
+        ),
         _instead(services, "get_node", _patient("raylet", services.get_node, made, deadline)),
     ):
         reread_environment()
@@ -120,8 +126,10 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
                 fault = f"{fault}; the raylet says: {words}"
             _stop(own)
             if isinstance(error, ValueError):  # not a matter of time
-                mend = "mend the RAY_ variable or the setting that it names, or use cluster=serial"
-                raise DesaError(f"Ray refuses to start: {fault}", where="cluster=local", mend=mend) from error
+                hint = "fix the RAY_ variable or the setting that it names, or use cluster=serial"
+                raise DesaError(
+                    f"Ray refuses to start: {fault}", where="cluster=local", hint=hint
+                ) from error
             if isinstance(error, Exception):
                 raise NotUp(fault) from error
             raise
@@ -129,9 +137,14 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
 
 
 def _object_store_folder(folder: Path) -> str | None:
-    """Where objects lie: in shared memory (Ray's own choice, None) where that can be written and is large enough."""
+    """Where objects lie: in shared memory (Ray's own choice, None) where that can be written and is
+    large enough.
+    """
     try:
-        if os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free >= OBJECT_STORE_BYTES:
+        if (
+            os.access(SHARED_MEMORY, os.W_OK)
+            and shutil.disk_usage(SHARED_MEMORY).free >= OBJECT_STORE_BYTES
+        ):
             return None
     except OSError:
         pass
@@ -139,13 +152,17 @@ def _object_store_folder(folder: Path) -> str | None:
 
 
 def _settings(folder: Path) -> Mapping[str, str | None]:
-    """Environment variables while Ray starts, for this process and those of the cluster; None: without it."""
+    """Environment variables while Ray starts, for this process and those of the cluster; None:
+    without it.
+    """
     patience_s = START_LIMITS_S[-1]
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token(),
         "RAY_AUTH_TOKEN_PATH": None,
-        ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0",  # on Linux too: every process uses the loopback device
+        ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: (
+            "0"
+        ),  # on Linux too: every process uses the loopback device
         "RAY_TMPDIR": str(folder),
         "RAY_ADDRESS": None,  # what follows is of other clusters
         "RAY_REDIS_ADDRESS": None,
@@ -155,13 +172,19 @@ def _settings(folder: Path) -> Mapping[str, str | None]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         NICE_VARIABLE: os.environ.get(NICE_VARIABLE, NICENESS),
-        "RAY_raylet_start_wait_time_s": "1",  # of one question; `_patient` decides how often it is asked
+        "RAY_raylet_start_wait_time_s": (
+            "1"
+        ),  # of one question; `_patient` decides how often it is asked
         "RAY_worker_register_timeout_seconds": f"{patience_s:.0f}",
     }
 
 
-def _patient(what: str, ask: Callable[..., Any], made: list[OwnNode], deadline: float) -> Callable[..., Any]:
-    """Ask again until the deadline, unless the node dies first; Ray's own waits neither look nor can be interrupted."""
+def _patient(
+    what: str, ask: Callable[..., Any], made: list[OwnNode], deadline: float
+) -> Callable[..., Any]:
+    """Ask again until the deadline, unless the node dies first; Ray's own waits neither look nor
+    can be interrupted.
+    """
 
     def patient(*arguments: Any, **_: Any) -> Any:
         while True:
@@ -178,7 +201,9 @@ def _patient(what: str, ask: Callable[..., Any], made: list[OwnNode], deadline: 
 
 
 def _stop(own: OwnNode | None) -> None:
-    """End the session and the cluster. Where a part is dead Ray would wait for it, so the rest is ended before."""
+    """End the session and the cluster. Where a part is dead Ray would wait for it, so the rest is
+    ended before.
+    """
     workers = own.workers() if own else []
     if own and (own.death() or not ray.is_initialized()):
         own.end()

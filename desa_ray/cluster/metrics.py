@@ -1,8 +1,9 @@
-"""The platform's own metrics, exported by Ray beside its own: counters `ray_desa_<name>_total` and one histogram.
+"""The platform's own metrics, exported by Ray beside its own: counters `ray_desa_<name>_total` and
+one histogram.
 
-Workers count what they stored, the driver counts stages, hits and failures. What is counted before a session is there
-waits for it. Only a running cluster (`cluster=existing`) exports: a local one has no port for metrics, since that would
-answer everybody. dashboards/ draws them.
+Workers count what they stored, the driver counts stages, hits and failures. What is counted before
+a session is there waits for it. Only a running cluster (`cluster=existing`) exports: a local one
+has no port for metrics, since that would answer everybody. dashboards/ draws them.
 """
 
 import sys
@@ -84,7 +85,9 @@ def _metric(name: str) -> Any:
             _made[name] = Counter(f"desa_{name}", description=description, tag_keys=keys)
         else:
             text = "How long workers took for one shard"
-            _made[name] = Histogram(f"desa_{name}", description=text, boundaries=BOUNDARIES_S, tag_keys=("stage",))
+            _made[name] = Histogram(
+                f"desa_{name}", description=text, boundaries=BOUNDARIES_S, tag_keys=("stage",)
+            )
     return _made[name]
 
 
@@ -98,12 +101,16 @@ class CountingWorker(Worker):
         observe(seconds, task.stage.name)
         count("worker_seconds", seconds, stage=task.stage.name)
         count("shards", stage=task.stage.name, outcome="computed")
-        with suppress(DesaError):  # parts that another run replaced meanwhile: counting must not fail the work
+        with suppress(
+            DesaError
+        ):  # parts that another run replaced meanwhile: counting must not fail the work
             count_all(part_counts(task.stage, task.shard.parts))
 
 
 class CountingProgress:
-    """Tells `shown` what it is told, and counts stages, hits and seconds; of stages without workers also the rows."""
+    """Tells `shown` what it is told, and counts stages, hits and seconds; of stages without workers
+    also the rows.
+    """
 
     def __init__(self, shown: Any, store: Store, reused: Iterable[Stage] = ()):
         self.shown, self.store = shown, store

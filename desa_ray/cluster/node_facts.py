@@ -1,4 +1,6 @@
-"""What one node of a cluster says for itself: its platform, what it sees of some paths, variables not set."""
+"""What one node of a cluster says for itself: its platform, what it sees of some paths, variables
+not set.
+"""
 
 import hashlib
 import os
@@ -17,7 +19,8 @@ SAMPLE = 4096
 
 
 def fingerprint(path: str) -> str:
-    """Hex SHA-256 over a file's size, first and last bytes, or over the names and sizes of a folder's files.
+    """Hex SHA-256 over a file's size, first and last bytes, or over the names and sizes of a
+    folder's files.
 
     Raises:
         OSError: nothing there, or not to be read.
@@ -35,7 +38,9 @@ def fingerprint(path: str) -> str:
     return hashlib.sha256(os.fsencode(listing)).hexdigest()
 
 
-def facts(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]) -> dict[str, Any]:
+def facts(
+    probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]
+) -> dict[str, Any]:
     """What one node has to say for itself; runs there.
 
     Args:
@@ -46,7 +51,9 @@ def facts(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[
     found: dict[str, Any] = {"platform": platform_facts(), "probes": {}, "inputs": {}}
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
     for path, token in probes.items():
-        found["probes"][path] = _probed_object(path, token) if "://" in path else _probed(Path(path), token, deadline)
+        found["probes"][path] = (
+            _probed_object(path, token) if "://" in path else _probed(Path(path), token, deadline)
+        )
     for path in inputs:
         try:
             found["inputs"][path] = fingerprint(path)
@@ -57,26 +64,38 @@ def facts(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[
 
 
 def _probed(probe: Path, token: str, deadline: float) -> str:
-    """Nothing where the probe file is there and its folder can be written to, else what is wrong."""
+    """Nothing where the probe file is there and its folder can be written to, else what
+    is wrong.
+    """
     while True:
         try:
             if probe.read_text(encoding="utf-8") == token:
                 return "" if os.access(probe.parent, os.W_OK) else "cannot write there"
         except OSError:
             if time.monotonic() > deadline:
-                return "has another folder of that name" if probe.parent.is_dir() else "has no such folder"
+                return (
+                    "has another folder of that name"
+                    if probe.parent.is_dir()
+                    else "has no such folder"
+                )
         time.sleep(0.2)
 
 
 def _probed_object(address: str, token: str) -> str:
-    """Nothing where the object is there and another can be written beside it, else what is wrong."""
+    """Nothing where the object is there and another can be written beside it, else what
+    is wrong.
+    """
     root, _, name = address.rpartition("/")
     own = f"{name}-{uuid4().hex[:12]}"
     try:
         files = Files(root)
         found = files.read_bytes(name)
         if found != token.encode():
-            return "does not see what was written there" if found is None else "finds other contents there"
+            return (
+                "does not see what was written there"
+                if found is None
+                else "finds other contents there"
+            )
         files.publish(own, token.encode())
         files.delete(own)
     except DesaError as error:

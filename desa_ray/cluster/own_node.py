@@ -1,7 +1,9 @@
-"""The node of a local cluster: Ray's own without what would listen needlessly; tells when and why it died.
+"""The node of a local cluster: Ray's own without what would listen needlessly; tells when and why
+it died.
 
-Ray's agents (metrics, dashboard, packages of runtime environments) have no work here. Each is a Python process that
-listens, and a raylet ends itself where they take more than its 15 s to come up, as they do on a busy machine.
+Ray's agents (metrics, dashboard, packages of runtime environments) have no work here. Each is a
+Python process that listens, and a raylet ends itself where they take more than its 15 s to come up,
+as they do on a busy machine.
 """
 
 import importlib
@@ -76,7 +78,9 @@ class OwnNode(Node):
 
     @property
     def _begun(self) -> bool:
-        """Whether it came so far as to have processes and logs; Ray's constructor may raise before."""
+        """Whether it came so far as to have processes and logs; Ray's constructor may
+        raise before.
+        """
         return hasattr(self, "all_processes") and hasattr(self, "_logs_dir")
 
 
@@ -84,9 +88,15 @@ def without_agents(start: Callable[..., Any]) -> Callable[..., Any]:
     """Ray's way to start a process, with idle agents on the command line of a raylet."""
     idle = subprocess.list2cmdline([sys.executable, "-S", "-E", str(IDLE_AGENT)])
 
-    def start_process(command: Sequence[str], process_type: str, *arguments: Any, **further: Any) -> Any:
+    def start_process(
+        command: Sequence[str], process_type: str, *arguments: Any, **further: Any
+    ) -> Any:
         if process_type == ray_constants.PROCESS_TYPE_RAYLET:
-            kept = [word for word in command if not word.startswith(tuple(f"--{agent}=" for agent in AGENTS))]
+            kept = [
+                word
+                for word in command
+                if not word.startswith(tuple(f"--{agent}=" for agent in AGENTS))
+            ]
             assert len(kept) == len(command) - len(AGENTS), command
             command = [*kept, *(f"--{agent}={idle}" for agent in AGENTS)]
         return start(command, process_type, *arguments, **further)

@@ -9,14 +9,18 @@ from desa_ray.pipeline.stage import Pool
 
 Node = tuple[float, float]  # its CPUs and its GPUs
 UNLIMITED = 1 << 20  # workers of a pool that takes nothing of a kind
-LOWER = {"encoder": "lower cluster.encoder_cpus or cluster.encoder_gpus", "generator": "lower cluster.generator_cpus"}
+LOWER = {
+    "encoder": "lower cluster.encoder_cpus or cluster.encoder_gpus",
+    "generator": "lower cluster.generator_cpus",
+}
 
 
 class ClusterPlacement:
     """Places on the nodes of the connected cluster.
 
     Args:
-        check: raises where the cluster itself is dead; a dead one holds no worker, and that is not the pool's fault.
+        check: raises where the cluster itself is dead; a dead one holds no worker, and that is not
+            the pool's fault.
     """
 
     def __init__(self, check: Callable[[], None]):
@@ -46,22 +50,27 @@ def alive_nodes() -> list[Node]:
 
 
 def held(pool: Pool, nodes: Sequence[Node]) -> int:
-    """How many workers of this kind these nodes could hold; a worker cannot be split over two nodes.
+    """How many workers of this kind these nodes could hold; a worker cannot be split over two
+    nodes.
 
     Raises:
         DesaError: not one; says what the nodes have, or that there is none.
     """
     if not nodes:
-        raise DesaError("no node of the cluster is alive", where="cluster", mend="look at `ray status`, then rerun")
+        raise DesaError(
+            "no node of the cluster is alive",
+            where="cluster",
+            hint="look at `ray status`, then rerun",
+        )
     total = int(sum(_fitting(pool, cpus, gpus) for cpus, gpus in nodes))
     if total < 1:
         kinds = " or ".join(sorted({f"{cpus:g} CPUs and {gpus:g} GPUs" for cpus, gpus in nodes}))
-        mend = LOWER.get(pool.name.partition(":")[0])
+        hint = LOWER.get(pool.name.partition(":")[0])
         raise DesaError(
-            f"a worker of pool {pool.name} needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs on one node, "
-            f"the cluster's nodes have {kinds}",
+            f"a worker of pool {pool.name} needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs on one"
+            f" node, the cluster's nodes have {kinds}",
             where="cluster",
-            mend=f"{mend}, or add nodes" if mend else "add nodes",
+            hint=f"{hint}, or add nodes" if hint else "add nodes",
         )
     return total
 
@@ -73,7 +82,9 @@ def _fitting(pool: Pool, cpus: float, gpus: float) -> float:
 
 
 def check_pools(pools: Iterable[Pool], nodes: Sequence[Node] | None = None) -> None:
-    """Raises `Problems` with every pool of which no node could hold a worker; without `nodes`, the cluster's."""
+    """Raises `Problems` with every pool of which no node could hold a worker; without `nodes`, the
+    cluster's.
+    """
     nodes = alive_nodes() if nodes is None else nodes
     problems = []
     for pool in {pool.name: pool for pool in pools}.values():

@@ -1,9 +1,10 @@
-"""Before work goes to a running cluster: every node must carry this platform and see the same files.
+"""Before work goes to a running cluster: every node must carry this platform and see the same
+files.
 
-One small task a node looks around there and reports; comparing is done here. Places are checked two ways: what workers
-write to (the home, the store, be it a folder or an object store) by a probe file that this process puts there, inputs
-(data sets, models, recordings) by their file names and sizes. Everything that does not fit is told at once, with the
-nodes it concerns.
+One small task a node looks around there and reports; comparing is done here. Places are checked two
+ways: what workers write to (the home, the store, be it a folder or an object store) by a probe file
+that this process puts there, inputs (data sets, models, recordings) by their file names and sizes.
+Everything that does not fit is told at once, with the nodes it concerns.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +34,8 @@ INPUTS = (
 
 @dataclass(frozen=True)
 class Needs:
-    """What every node must have: places to write to, inputs to read, environment variables to be set.
+    """What every node must have: places to write to, inputs to read, environment variables to be
+    set.
 
     Attributes:
         shared: folders, or addresses of object stores, by the setting that names them.
@@ -61,7 +63,8 @@ def needs_of(configs: Iterable[RunConfig], *, home: Path, store_root: str) -> Ne
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """How two platforms differ, in words; `packages` are compared by what both have, and only if `expected` has any.
+    """How two platforms differ, in words; `packages` are compared by what both have, and only if
+    `expected` has any.
 
     Args:
         expected, found: as `platform_facts` gives them; what `expected` lacks is not compared.
@@ -72,10 +75,17 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
         if name in expected and expected[name] != found.get(name)
     ]
     if not told and expected.get("code", found.get("code")) != found.get("code"):
-        told.append(f"desa-ray {found['desa-ray']} is other code ({found['code'][:12]}, not {expected['code'][:12]})")
+        told.append(
+            f"desa-ray {found['desa-ray']} is other code ({found['code'][:12]}, not"
+            f" {expected['code'][:12]})"
+        )
     if expected.get("environment") != found.get("environment"):
         wanted, own = expected.get("packages", {}), found.get("packages", {})
-        others = [f"{n} {own[n]} (not {wanted[n]})" for n in wanted if n in own and own[n] != wanted[n] and n != "ray"]
+        others = [
+            f"{n} {own[n]} (not {wanted[n]})"
+            for n in wanted
+            if n in own and own[n] != wanted[n] and n != "ray"
+        ]
         if others:
             told.append(f"packages differ: {listed(others, 5)}")
     return told
@@ -98,7 +108,9 @@ def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
         tokens = {path: path.rpartition("/")[2] for path in probes}
         reports = _ask(tokens, list(needs.inputs.values()), needs.variables)
     for node, report in reports.items():
-        problems += [(node, problem) for problem in _complaints(report, needs, probes, here, expected)]
+        problems += [
+            (node, problem) for problem in _complaints(report, needs, probes, here, expected)
+        ]
     if problems:
         raise Problems(_grouped(problems))
     return len(reports)
@@ -118,14 +130,16 @@ def _probe(stack: ExitStack, setting: str, root: str) -> str:
         path.write_text(path.name, encoding="utf-8")
     except OSError as error:
         raise DesaError(
-            f"cannot write to {root}: {error.strerror}", where=setting, mend="name another folder"
+            f"cannot write to {root}: {error.strerror}", where=setting, hint="name another folder"
         ) from error
     stack.callback(path.unlink, missing_ok=True)
     return str(path)
 
 
 def _task():
-    """The task, made inside a function so that it travels by value: a node without the platform can answer too."""
+    """The task, made inside a function so that it travels by value: a node without the platform can
+    answer too.
+    """
 
     def look(probes, inputs, variables):
         try:
@@ -137,14 +151,18 @@ def _task():
     return look
 
 
-def _ask(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]) -> dict[str, dict[str, Any] | str]:
+def _ask(
+    probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]
+) -> dict[str, dict[str, Any] | str]:
     """Each living node's facts, or what was wrong with asking, by the node's name."""
     import ray
     from ray.exceptions import GetTimeoutError, RayError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     look = ray.remote(_task())
-    nodes = {node["NodeID"]: f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})" for node in _living()}
+    nodes = {
+        node["NodeID"]: f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})" for node in _living()
+    }
     pending = {}
     for identity in nodes:
         where = NodeAffinitySchedulingStrategy(identity, soft=False)
@@ -160,7 +178,9 @@ def _ask(probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[s
             with suppress(RayError):
                 ray.cancel(reference, force=True)
         except RayError as error:
-            if identity in {node["NodeID"] for node in _living()}:  # a node that left meanwhile is nobody's problem
+            if identity in {
+                node["NodeID"] for node in _living()
+            }:  # a node that left meanwhile is nobody's problem
                 reports[nodes[identity]] = f"cannot answer: {str(error).strip().splitlines()[-1]}"
     return reports
 
@@ -180,15 +200,18 @@ def _complaints(
 ) -> list[DesaError]:
     """What is wrong with one node, not yet saying which."""
     if isinstance(report, str):
-        return [DesaError(report, mend=INSTALL)]
-    problems = [DesaError(what, mend=INSTALL) for what in differences(expected or platform_facts(), report["platform"])]
+        return [DesaError(report, hint=INSTALL)]
+    problems = [
+        DesaError(what, hint=INSTALL)
+        for what in differences(expected or platform_facts(), report["platform"])
+    ]
     for probe, what in report["probes"].items():
         if what:
             setting = probes[probe]
             place = needs.shared[setting]
-            mend = "put it on a path that all nodes share, under the same name"
-            mend = "give the node the same address and credentials" if "://" in place else mend
-            problems.append(DesaError(f"{setting} {redacted(place)}: the node {what}", mend=mend))
+            hint = "put it on a path that all nodes share, under the same name"
+            hint = "give the node the same address and credentials" if "://" in place else hint
+            problems.append(DesaError(f"{setting} {redacted(place)}: the node {what}", hint=hint))
     for setting, path in needs.inputs.items():
         found = report["inputs"][path]
         if found.startswith("error: "):
@@ -197,9 +220,12 @@ def _complaints(
             what = f"{setting}: other files than here"
         else:
             continue
-        problems.append(DesaError(what, mend="put it on a path that all nodes share"))
+        problems.append(DesaError(what, hint="put it on a path that all nodes share"))
     problems += [
-        DesaError(f"the environment variable {name} is not set", mend="set it before the node's `ray start`")
+        DesaError(
+            f"the environment variable {name} is not set",
+            hint="set it before the node's `ray start`",
+        )
         for name in report["unset"]
     ]
     return problems
@@ -209,8 +235,8 @@ def _grouped(problems: Sequence[tuple[str, DesaError]]) -> list[DesaError]:
     """The same complaint of several nodes as one line that names them all."""
     nodes: dict[tuple[str, str], list[str]] = {}
     for node, problem in problems:
-        nodes.setdefault((problem.what, problem.mend), []).append(node)
+        nodes.setdefault((problem.what, problem.hint), []).append(node)
     return [
-        DesaError(what, where=f"node{'s' if len(names) > 1 else ''} {listed(names, 5)}", mend=mend)
-        for (what, mend), names in nodes.items()
+        DesaError(what, where=f"node{'s' if len(names) > 1 else ''} {listed(names, 5)}", hint=hint)
+        for (what, hint), names in nodes.items()
     ]

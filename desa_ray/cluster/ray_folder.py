@@ -1,7 +1,9 @@
-"""A folder for the sockets and logs of a local cluster: this user's alone, short, and gone with its process.
+"""A folder for the sockets and logs of a local cluster: this user's alone, short, and gone with its
+process.
 
-Ray opens its own folder to everybody (0777), so it lies in one of mode 0700. The path of a Unix socket holds about a
-hundred bytes, of which Ray's own names take more than half: where the usual place is too long, another one is taken.
+Ray opens its own folder to everybody (0777), so it lies in one of mode 0700. The path of a Unix
+socket holds about a hundred bytes, of which Ray's own names take more than half: where the usual
+place is too long, another one is taken.
 """
 
 import os
@@ -16,7 +18,9 @@ from desa_ray.temporary import OwnFolder
 
 PREFIX = "desa-ray-"
 LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107  # bytes, as Ray checks them
-BELOW = "/xxxxxxxx/ray/session_2026-01-01_00-00-00_000000_/sockets/plasma_store"  # with a random name, without the pid
+BELOW = (  # with a random name, without the pid
+    "/xxxxxxxx/ray/session_2026-01-01_00-00-00_000000_/sockets/plasma_store"
+)
 ELSEWHERE = ("/tmp", "/var/tmp")  # noqa: S108  (the folder made there is ours alone)
 
 
@@ -55,5 +59,8 @@ def ray_folder() -> Iterator[Path]:
     raise DesaError(
         f"no folder for the sockets of a local Ray cluster: {', '.join(faults)}",
         where="RAY_TMPDIR",
-        mend=f"set RAY_TMPDIR to a writable folder of at most {longest_base()} bytes, or use cluster=serial",
+        hint=(
+            f"set RAY_TMPDIR to a writable folder of at most {longest_base()} bytes, or use"
+            " cluster=serial"
+        ),
     )

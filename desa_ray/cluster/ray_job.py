@@ -1,7 +1,8 @@
 """A command as a Ray job: sent through the job server, followed to its end, its exit code returned.
 
-What travels is the command line, environment variables and a folder; the platform itself is on the nodes already.
-Ray's client takes a token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or the home folder; nothing here touches it.
+What travels is the command line, environment variables and a folder; the platform itself is on the
+nodes already. Ray's client takes a token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or the home
+folder; nothing here touches it.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ DEFAULT_ADDRESS = "http://127.0.0.1:8265"
 ADDRESS_VARIABLES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 POLL_S = 0.5
 READY_TIMEOUT_S = 60.0
-LOST_TIMEOUT_S = 120.0  # how long the job server may be away before a follower gives up; the job goes on
+LOST_TIMEOUT_S = (
+    120.0  # how long the job server may be away before a follower gives up; the job goes on
+)
 WHERE = "submit.address"
 # What Ray's client raises, whatever the other side answers.
 FAILURES = (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
@@ -32,25 +35,32 @@ LOOKS = 3  # for a job whose submission got no answer
 
 
 def job_server(address: str | None) -> str:
-    """The address to send to: the one given, else the environment's, else this machine's dashboard."""
+    """The address to send to: the one given, else the environment's, else this machine's
+    dashboard.
+    """
     given = (address, *(os.environ.get(name) for name in ADDRESS_VARIABLES))
     return next((one for one in given if one), DEFAULT_ADDRESS)
 
 
 class RayJobs:
-    """A connection to the job server of one cluster, which must run this process's version of Ray."""
+    """A connection to the job server of one cluster, which must run this process's
+    version of Ray.
+    """
 
     def __init__(self, address: str):
         """Connect.
 
         Raises:
-            DesaError: nobody answers, the token is refused, or the cluster runs another version of Ray.
+            DesaError: nobody answers, the token is refused, or the cluster runs another version of
+                Ray.
         """
         import ray
         from ray.exceptions import RayError
         from ray.job_submission import JobSubmissionClient
 
-        for kind in JobSubmissionClient.__mro__[:-1]:  # the client's modules set levels of their own
+        for kind in JobSubmissionClient.__mro__[
+            :-1
+        ]:  # the client's modules set levels of their own
             logging.getLogger(kind.__module__).setLevel(logging.ERROR)
         self.address = address
         try:
@@ -65,10 +75,12 @@ class RayJobs:
             raise DesaError(
                 f"the cluster at {address} runs Ray {theirs}, this is Ray {ray.__version__}",
                 where=WHERE,
-                mend="install the lock that the cluster's nodes carry",
+                hint="install the lock that the cluster's nodes carry",
             )
 
-    def send(self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None) -> str:
+    def send(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None
+    ) -> str:
         """Send a command; returns the job's id. It runs in a copy of `folder`, if there is one."""
         runtime: dict[str, Any] = {"env_vars": dict(environment)}
         if folder is not None:
@@ -76,10 +88,16 @@ class RayJobs:
         started, job = time.monotonic(), f"raysubmit_{uuid4().hex[:16]}"
         while True:
             try:
-                self.client.submit_job(entrypoint=shlex.join(command), runtime_env=runtime, submission_id=job)
+                self.client.submit_job(
+                    entrypoint=shlex.join(command), runtime_env=runtime, submission_id=job
+                )
             except FAILURES as error:
-                # A head that has just been started takes no jobs for some seconds, and says to try again.
-                early = "No available agent" in str(error) and time.monotonic() - started < READY_TIMEOUT_S
+                # A head that has just been started takes no jobs for some seconds, and says to try
+                # again.
+                early = (
+                    "No available agent" in str(error)
+                    and time.monotonic() - started < READY_TIMEOUT_S
+                )
                 if not early and not self._taken(job):
                     raise self._failed(error, "the job was not taken") from error
                 if early:
@@ -106,7 +124,8 @@ class RayJobs:
         A job server that is away is asked again; what was written is not written twice.
 
         Raises:
-            DesaError: no such job, the job never started or lost its process, or the job server stays away.
+            DesaError: no such job, the job never started or lost its process, or the job server
+                stays away.
         """
         written, last_seen = 0, time.monotonic()
         while True:
@@ -120,13 +139,19 @@ class RayJobs:
                     return self._exit_code(job, info)
             except FAILURES as error:
                 if "status code 404" in str(error):
-                    raise DesaError(f"no job {job} at {self.address}", where="submit.job") from error
+                    raise DesaError(
+                        f"no job {job} at {self.address}", where="submit.job"
+                    ) from error
                 if time.monotonic() - last_seen > LOST_TIMEOUT_S:
-                    raise self._failed(error, f"lost sight of job {job}, which may still run") from error
+                    raise self._failed(
+                        error, f"lost sight of job {job}, which may still run"
+                    ) from error
             time.sleep(POLL_S)
 
     async def _pour(self, job: str, skip: int, write: Callable[[str], object]) -> int:
-        """Write the log from character `skip` on until it ends or breaks; returns how much of it is written."""
+        """Write the log from character `skip` on until it ends or breaks; returns how much of it is
+        written.
+        """
         import aiohttp
 
         seen = 0
@@ -149,27 +174,37 @@ class RayJobs:
             raise DesaError(
                 " ".join((info.message or "it failed").split()),
                 where=f"job {job}",
-                mend="look at the head node's memory and its Ray logs, then send it again: what is stored stays stored",
+                hint=(
+                    "look at the head node's memory and its Ray logs, then send it again: what is"
+                    " stored stays stored"
+                ),
             )
         if code == 127:
             raise DesaError(
-                "the head node does not know the command", where="submit.command", mend="give its path there"
+                "the head node does not know the command",
+                where="submit.command",
+                hint="give its path there",
             )
         return code if code >= 0 else 128 - code
 
     def _failed(self, error: Exception, what: str) -> DesaError:
-        said = next((cause.what for cause in chain(error) if isinstance(cause, Unanswered)), str(error))
+        said = next(
+            (cause.what for cause in chain(error) if isinstance(cause, Unanswered)), str(error)
+        )
         text = one_line(said)
         if "uthentication" in str(error):
             return DesaError(
                 f"{what}: {self.address} refuses the token",
                 where=WHERE,
-                mend="set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the cluster's",
+                hint=(
+                    "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the"
+                    " cluster's"
+                ),
             )
         return DesaError(
             f"{what} at {self.address}: {text}",
             where=WHERE,
-            mend="give the address of the head node's dashboard, http://HOST:8265",
+            hint="give the address of the head node's dashboard, http://HOST:8265",
         )
 
 

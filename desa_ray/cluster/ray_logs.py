@@ -10,7 +10,9 @@ LONGEST = 300
 # [2026-01-31 12:00:00,123 E 4711 4712] (raylet) main.cc:99: what happened
 ENTRY = re.compile(r"^\[[-\d: ,.]+ ([A-Z]) \d+ \d+\](?: \([^)]*\))?(?: [\w.]+:\d+:)?\s*(.*)")
 PREAMBLE = re.compile(r"^An unexpected system state has occurred\..*? to fix it\. ")
-TRACE = re.compile(r"$|\*\*\*|PC:|@|Stack trace")  # of a crash, after the entry that says what happened
+TRACE = re.compile(
+    r"$|\*\*\*|PC:|@|Stack trace"
+)  # of a crash, after the entry that says what happened
 WORST_FIRST = "CFE"  # check failed, fatal, error
 
 
@@ -32,7 +34,9 @@ def how(status: int | None) -> str:
 
 
 def last_words(logs: str | Path, kind: str = "raylet") -> str:
-    """The worst and last entry of a process's log on one line, else the last line that it wrote to stderr."""
+    """The worst and last entry of a process's log on one line, else the last line that it wrote to
+    stderr.
+    """
     found: dict[str, str] = {}
     lines = [*_tail(Path(logs, f"{kind}.out")), *_tail(Path(logs, f"{kind}.err"))]
     for line in lines:
@@ -41,7 +45,9 @@ def last_words(logs: str | Path, kind: str = "raylet") -> str:
     for level in WORST_FIRST:
         if level in found:
             return _one_line(found[level])
-    plain = [line for line in _tail(Path(logs, f"{kind}.err")) if line.strip() and not ENTRY.match(line)]
+    plain = [
+        line for line in _tail(Path(logs, f"{kind}.err")) if line.strip() and not ENTRY.match(line)
+    ]
     return _one_line(plain[-1]) if plain else ""
 
 

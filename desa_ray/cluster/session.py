@@ -1,4 +1,6 @@
-"""A Ray session: this machine's own cluster for the length of a run, or a running cluster by address."""
+"""A Ray session: this machine's own cluster for the length of a run, or a running cluster by
+address.
+"""
 
 import logging
 import os
@@ -19,9 +21,11 @@ ADDRESS = "RAY_ADDRESS"
 
 @contextmanager
 def session(config: ClusterConfig) -> Iterator[Callable[[], str | None]]:
-    """Connect for the length of the block; a local cluster ends with it, an existing one is left running.
+    """Connect for the length of the block; a local cluster ends with it, an existing one is left
+    running.
 
-    Gives a function that tells why this process's own cluster died, None while it lives or where there is none.
+    Gives a function that tells why this process's own cluster died, None while it lives or where
+    there is none.
     """
     import ray
 
@@ -51,7 +55,9 @@ def _join(address: str | None) -> None:
 
     where = "cluster.address"
     if address is None:
-        raise DesaError("no address of the running cluster", where=where, mend="give host:port or auto")
+        raise DesaError(
+            "no address of the running cluster", where=where, hint="give host:port or auto"
+        )
     if address == "auto" and (other := os.environ.get(ADDRESS)):  # Ray prefers it, too
         address, where = other, ADDRESS
     before = signal.getsignal(signal.SIGTERM)
@@ -61,11 +67,17 @@ def _join(address: str | None) -> None:
     except (OSError, RayError, RuntimeError, ValueError) as error:
         versions = str(error).startswith("Version mismatch")
         raise DesaError(
-            f"no Ray session on {address}: {' '.join(str(error).split()) if versions else str(error).splitlines()[0]}",
+            f"no Ray session on {address}:"
+            f" {' '.join(str(error).split()) if versions else str(error).splitlines()[0]}",
             where=where,
-            mend="start it with the same lock or image"
-            if versions
-            else f"{'unset it, ' if where == ADDRESS else ''}check `ray status` there, or use cluster=local",
+            hint=(
+                "start it with the same lock or image"
+                if versions
+                else (
+                    f"{'unset it, ' if where == ADDRESS else ''}check `ray status` there, or use"
+                    " cluster=local"
+                )
+            ),
         ) from error
     finally:
         if threading.current_thread() is threading.main_thread():
@@ -79,4 +91,7 @@ def knock(address: str) -> None:
     if place.hostname and place.port:
         there = (place.hostname, place.port)
         # A name that does not resolve has no limit of its own.
-        run(lambda: socket.create_connection(there, timeout=KNOCK_TIMEOUT_S).close(), KNOCK_TIMEOUT_S)
+        run(
+            lambda: socket.create_connection(there, timeout=KNOCK_TIMEOUT_S).close(),
+            KNOCK_TIMEOUT_S,
+        )

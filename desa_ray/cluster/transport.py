@@ -1,7 +1,8 @@
 """Ray actors as a transport: what the supervisor of workers does on a cluster.
 
-Ray's own pools lose the item of a dead actor (ray.util.ActorPool) or can hang after one (Ray Data's fixed pools), so
-the supervisor keeps the books itself, and an actor is just a worker that may die: Ray restarts and retries nothing.
+Ray's own pools lose the item of a dead actor (ray.util.ActorPool) or can hang after one (Ray Data's
+fixed pools), so the supervisor keeps the books itself, and an actor is just a worker that may die:
+Ray restarts and retries nothing.
 """
 
 import threading
@@ -35,7 +36,9 @@ class _Actor(CountingWorker):
     def ready(self) -> None: ...
 
     def end(self) -> None:
-        """Leave nothing in the node's temporary folder: what follows is a kill, which runs no clean-up."""
+        """Leave nothing in the node's temporary folder: what follows is a kill, which runs no
+        clean-up.
+        """
         drop_copies()
 
 
@@ -55,7 +58,12 @@ class RayTransport:
         self._woken = threading.Event()
 
     def spawn(self, worker: int, pool: Pool) -> None:
-        options = {"num_cpus": pool.cpus, "num_gpus": pool.gpus, "max_restarts": 0, "max_task_retries": 0}
+        options = {
+            "num_cpus": pool.cpus,
+            "num_gpus": pool.gpus,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+        }
         actor = ray.remote(_Actor).options(**options).remote(pool)
         self._actors[worker] = actor
         self._pending[actor.ready.remote()] = worker
@@ -120,25 +128,36 @@ class RayTransport:
     def _forget(self, worker: int) -> None:
         self._actors.pop(worker, None)
         self._up.discard(worker)
-        self._pending = {reference: own for reference, own in self._pending.items() if own != worker}
+        self._pending = {
+            reference: own for reference, own in self._pending.items() if own != worker
+        }
 
     def check(self) -> None:
         if reason := self.death():
-            mend = "look for an out-of-memory kill, lower cluster.cpus or cluster.memory_gb, or use cluster=serial"
-            raise LostCluster(f"the local Ray cluster died: {reason}", where="cluster=local", mend=mend)
+            hint = (
+                "look for an out-of-memory kill, lower cluster.cpus or cluster.memory_gb, or use"
+                " cluster=serial"
+            )
+            raise LostCluster(
+                f"the local Ray cluster died: {reason}", where="cluster=local", hint=hint
+            )
 
     def close(self) -> None:
         self.end(list(self._actors))
 
 
 def _own_error(error: RayTaskError) -> DesaError:
-    """The error a worker raised: workers raise user-facing ones; of another only its text crosses."""
+    """The error a worker raised: workers raise user-facing ones; of another only its
+    text crosses.
+    """
     if isinstance(error.cause, DesaError):
         return error.cause
     return as_desa_error(error, "a worker")
 
 
-def ray_supervisor(config: ClusterConfig, store: Store, death: Callable[[], str | None]) -> Supervisor:
+def ray_supervisor(
+    config: ClusterConfig, store: Store, death: Callable[[], str | None]
+) -> Supervisor:
     """The supervisor of actors on the connected cluster; it counts lost shards.
 
     Args:

@@ -1,1 +1,3 @@
-"""The mathematics: operators, exact rankings, fusion, replay, metrics. Pure functions on arrays, no I/O."""
+"""The mathematics: operators, exact rankings, fusion, replay, metrics. Pure functions on arrays, no
+I/O.
+"""

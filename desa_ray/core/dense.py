@@ -1,7 +1,9 @@
-"""Dense equations: one query vector from the vectors of a query and its references (method.md section 3).
+"""Dense equations: one query vector from the vectors of a query and its references (method.md
+section 3).
 
-Everything is computed from float32 vectors in float64, by one loop a row in a fixed order (no BLAS, no reassociation),
-and cast to float32 once, so that all machines agree. Legend: Q queries, n references, D dimensions.
+Everything is computed from float32 vectors in float64, by one loop a row in a fixed order (no BLAS,
+no reassociation), and cast to float32 once, so that all machines agree. Legend: Q queries, n
+references, D dimensions.
 """
 
 import math
@@ -16,15 +18,16 @@ Vectors = NDArray[np.float32]
 
 
 def residual(query_QD: Vectors, texts_QnD: Vectors) -> tuple[Vectors, NDArray[np.float64]]:
-    """Orthogonal residual expansion: v = mean of the texts, z = v - (q.v) q, e = norm(q + z) (paper section 3.2.1).
+    """Orthogonal residual expansion: v = mean of the texts, z = v - (q.v) q, e = norm(q + z) (paper
+    section 3.2.1).
 
     Args:
         query_QD: float32 [Q, D], unit vectors of the queries.
         texts_QnD: float32 [Q, n, D], unit vectors of the query-reference texts, n >= 1.
 
     Returns:
-        e, float32 [Q, D]; and the angle between e and q, atan2(|z|, |q|), float64 [Q] in degrees, at most 45 up to the
-        rounding of the unit vectors.
+        e, float32 [Q, D]; and the angle between e and q, atan2(|z|, |q|), float64 [Q] in degrees,
+        at most 45 up to the rounding of the unit vectors.
     """
     expanded_QD, angle_Q = np.empty(query_QD.shape, np.float32), np.empty(len(query_QD))
     _residual(np.array(query_QD, order="C"), _own(texts_QnD), expanded_QD, angle_Q)
@@ -47,14 +50,20 @@ def contextual(texts_QnD: Vectors) -> Vectors:
 def single(texts_QnD: Vectors) -> Vectors:
     """The vector of the only text; float32 [Q, 1, D] to float32 [Q, D]."""
     if texts_QnD.shape[1] != 1:
-        raise DesaError(f"{texts_QnD.shape[1]} texts a query where one is meant", mend="use the prompt query2doc")
+        raise DesaError(
+            f"{texts_QnD.shape[1]} texts a query where one is meant",
+            hint="use the prompt query2doc",
+        )
     return texts_QnD[:, 0].copy()
 
 
 def _own(texts_QnD: Vectors) -> Vectors:
     """A contiguous, writable copy, so that one compilation serves slices and memory maps too."""
     if texts_QnD.ndim != 3 or texts_QnD.shape[1] == 0:
-        raise DesaError(f"vectors of shape {texts_QnD.shape} where [queries, references >= 1, dimensions] is meant")
+        raise DesaError(
+            f"vectors of shape {texts_QnD.shape} where [queries, references >= 1, dimensions] is"
+            " meant"
+        )
     return np.array(texts_QnD, order="C")
 
 

@@ -1,7 +1,9 @@
-"""Mechanism diagnostics: what an expanded sparse ranking did to the original one (method.md section 9).
+"""Mechanism diagnostics: what an expanded sparse ranking did to the original one (method.md section
+9).
 
-A ranking is int32 document numbers, best first; all of it, since its length is the sparse support. The dense side's
-diagnostic, the angle between expanded and original query, comes with the residual operator itself.
+A ranking is int32 document numbers, best first; all of it, since its length is the sparse support.
+The dense side's diagnostic, the angle between expanded and original query, comes with the residual
+operator itself.
 """
 
 import numpy as np
@@ -21,7 +23,8 @@ def turnover(ranking: Ranking, original: Ranking) -> float:
 
 
 def rr_change(ranking: Ranking, original: Ranking, relevant: Ranking) -> float | None:
-    """Mean of 1/rank - 1/original rank over the relevant documents that stand in both; None without such a document.
+    """Mean of 1/rank - 1/original rank over the relevant documents that stand in both; None without
+    such a document.
 
     Args:
         relevant: distinct numbers of the documents judged relevant (grade > 0), in any order.

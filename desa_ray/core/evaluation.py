@@ -1,8 +1,9 @@
-"""Effectiveness: a measure is its ir_measures name, nDCG@10 and R@20 as any other (method.md section 8).
+"""Effectiveness: a measure is its ir_measures name, nDCG@10 and R@20 as any other (method.md
+section 8).
 
-Values come from trec_eval where it is right for every id and grade, else from `desa_ray.core.plain_measures`; every
-other measure is refused by name. trec_eval holds scores in float32 and breaks ties by descending id, so it is given
--rank, which never ties.
+Values come from trec_eval where it is right for every id and grade, else from
+`desa_ray.core.plain_measures`; every other measure is refused by name. trec_eval holds scores in
+float32 and breaks ties by descending id, so it is given -rank, which never ties.
 """
 
 import re
@@ -18,7 +19,17 @@ from pytrec_eval import RelevanceEvaluator
 from desa_ray.core.plain_measures import ERR_SCALE, MOST_EXPONENTIAL, PLAIN
 from desa_ray.errors import DesaError, listed
 
-EXAMPLES = ("nDCG@10", "R@20", "R@1000", "AP", "RR@10", "P@5", "P(rel=2)@5", "Success@5", "Judged@20")
+EXAMPLES = (
+    "nDCG@10",
+    "R@20",
+    "R@1000",
+    "AP",
+    "RR@10",
+    "P@5",
+    "P(rel=2)@5",
+    "Success@5",
+    "Judged@20",
+)
 RECORD_NAMES = {"R": "recall"}
 SCHEMA = pl.Schema({"query_id": pl.String, "measure": pl.String, "value": pl.Float64})
 MAX_NAME = 500
@@ -41,18 +52,21 @@ WHOLE = {"AP": "map", "nDCG": "ndcg"}  # without a cutoff
 
 
 def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
-    """Name -> measure, each computable here for every id and every grade that `grade_limits` allows.
+    """Name -> measure, each computable here for every id and every grade that `grade_limits`
+    allows.
 
     Raises:
-        DesaError: a name that ir_measures does not know, or a measure that is not computed here; two names with one
-            metric name, such as R@20 and Recall@20.
+        DesaError: a name that ir_measures does not know, or a measure that is not computed here;
+            two names with one metric name, such as R@20 and Recall@20.
     """
     parsed = {name: _parsed(name) for name in names}
     recorded: dict[str, str] = {}
     for name in parsed:
         other = recorded.setdefault(metric_name(name), name)
         if other != name:
-            raise DesaError(f"measures {other!r} and {name!r} are both recorded as {metric_name(name)}")
+            raise DesaError(
+                f"measures {other!r} and {name!r} are both recorded as {metric_name(name)}"
+            )
     return parsed
 
 
@@ -65,13 +79,15 @@ def _parsed(name: str) -> Measure:
         measure.validate_params()
         problem = _refused(measure)
     except (NameError, ValueError, AssertionError, TypeError, AttributeError, SyntaxError) as error:
-        problem = re.sub(r"invalid param (\w+)=<object object.*", r"it needs a value for \1", str(error))
+        problem = re.sub(
+            r"invalid param (\w+)=<object object.*", r"it needs a value for \1", str(error)
+        )
     except (RecursionError, MemoryError):
         problem = "it is nested too deeply"
     if problem:
         raise DesaError(
             f"measure {name[:MAX_NAME]!r}: {' '.join(problem.split())}",
-            mend=f"use a name of ir_measures such as {listed(EXAMPLES)}",
+            hint=f"use a name of ir_measures such as {listed(EXAMPLES)}",
         )
     return measure
 
@@ -116,7 +132,9 @@ def grade_limits(names: Iterable[str]) -> dict[str, int]:
 
 
 def check_grades(names: Iterable[str], qrels: pl.DataFrame, where: str = "") -> None:
-    """Raises `DesaError` where a judgment (columns `query_id`, `doc_id`, `grade`) is above what a measure takes."""
+    """Raises `DesaError` where a judgment (columns `query_id`, `doc_id`, `grade`) is above what a
+    measure takes.
+    """
     for name, limit in grade_limits(names).items():
         above = qrels.filter(pl.col("grade") > limit)
         if above.height:
@@ -125,13 +143,17 @@ def check_grades(names: Iterable[str], qrels: pl.DataFrame, where: str = "") -> 
             raise DesaError(
                 f"{what}: query {query[:80]!r}, document {document[:80]!r}, grade {grade}",
                 where=where,
-                mend="leave the measure out, or map the grades to a smaller scale",
+                hint="leave the measure out, or map the grades to a smaller scale",
             )
 
 
 def computed_plainly(names: Iterable[str]) -> bool:
-    """Whether a measure is computed here whose values were other ones before it was (RR's are the same digits)."""
-    return any(_is_plain(measure) and measure.NAME != "RR" for measure in parse_measures(names).values())
+    """Whether a measure is computed here whose values were other ones before it was (RR's are the
+    same digits).
+    """
+    return any(
+        _is_plain(measure) and measure.NAME != "RR" for measure in parse_measures(names).values()
+    )
 
 
 def _is_plain(measure: Measure) -> bool:
@@ -153,25 +175,30 @@ def _depth_needed(names: tuple[str, ...]) -> int | None:
 
 
 def metric_name(name: str) -> str:
-    """A measure's column and MLflow name: nDCG@10 -> ndcg_at_10, R@20 -> recall_at_20, P(rel=2)@5 -> p_rel_2_at_5."""
+    """A measure's column and MLflow name: nDCG@10 -> ndcg_at_10, R@20 -> recall_at_20, P(rel=2)@5
+    -> p_rel_2_at_5.
+    """
     family = re.match(r"[A-Za-z]*", name)
     assert family is not None
     spelled = RECORD_NAMES.get(family[0], family[0]) + name[family.end() :]
     return re.sub(r"[^a-z0-9]+", "_", spelled.replace("@", "_at_").lower()).strip("_")
 
 
-def evaluate(qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measures: Iterable[str]) -> pl.DataFrame:
+def evaluate(
+    qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measures: Iterable[str]
+) -> pl.DataFrame:
     """One value a query and measure.
 
     Args:
         qrels: columns `query_id`, `doc_id`, `grade`; grades <= 0 count as 0.
-        rankings: query id -> document ids, best first, without repeats. Queries without a positive judgment are left
-            out; a judged query whose ranking is empty scores 0 (but NumQ 1, and NumRel what there is to find). Judged
-            queries that are no key here are not evaluated.
+        rankings: query id -> document ids, best first, without repeats. Queries without a positive
+            judgment are left out; a judged query whose ranking is empty scores 0 (but NumQ 1, and
+            NumRel what there is to find). Judged queries that are no key here are not evaluated.
         measures: names as in `parse_measures`.
 
     Returns:
-        Columns `query_id`, `measure` (as named in `measures`), `value`, sorted by the first, then as `measures`.
+        Columns `query_id`, `measure` (as named in `measures`), `value`, sorted by the first, then
+        as `measures`.
 
     Raises:
         DesaError: as `parse_measures` and `check_grades`.
@@ -183,8 +210,12 @@ def evaluate(qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measure
 
 
 def positive_grades(qrels: pl.DataFrame, queries: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Grades by document of every one of the queries that has a positive judgment; grades below 0 as 0."""
-    judged = qrels.filter(pl.col("query_id").is_in(list(queries))).with_columns(pl.col("grade").clip(lower_bound=0))
+    """Grades by document of every one of the queries that has a positive judgment; grades below 0
+    as 0.
+    """
+    judged = qrels.filter(pl.col("query_id").is_in(list(queries))).with_columns(
+        pl.col("grade").clip(lower_bound=0)
+    )
     grades: dict[str, dict[str, int]] = {}
     for query, document, grade in judged.select("query_id", "doc_id", "grade").iter_rows():
         grades.setdefault(query, {})[document] = grade
@@ -192,24 +223,32 @@ def positive_grades(qrels: pl.DataFrame, queries: Sequence[str]) -> dict[str, di
 
 
 def scored(
-    grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]], measures: Iterable[str]
+    grades: Mapping[str, Mapping[str, int]],
+    rankings: Mapping[str, Sequence[str]],
+    measures: Iterable[str],
 ) -> dict[tuple[str, str], float]:
-    """(query, measure) -> value of each query with grades, sorted by query, then as `measures`; see `evaluate`.
+    """(query, measure) -> value of each query with grades, sorted by query, then as `measures`; see
+    `evaluate`.
 
     Args:
         grades: as from `positive_grades`; one query may stand there under several names.
     """
     parsed = parse_measures(measures)
     for name, limit in grade_limits(parsed).items():
-        assert all(grade <= limit for own in grades.values() for grade in own.values()), f"unchecked grades: {name}"
+        assert all(grade <= limit for own in grades.values() for grade in own.values()), (
+            f"unchecked grades: {name}"
+        )
     columns = {
-        name: _plain_values(measure, grades, rankings) if _is_plain(measure) else {} for name, measure in parsed.items()
+        name: _plain_values(measure, grades, rankings) if _is_plain(measure) else {}
+        for name, measure in parsed.items()
     }
     by_call: dict[tuple[int, bool], dict[str, str]] = {}  # trec_eval has one relevance level a call
     for name, measure in parsed.items():
         if not _is_plain(measure):
             key = 1 if measure.NAME == "nDCG" else measure.params.get("rel", 1)
-            by_call.setdefault((key, measure.params.get("judged_only", False)), {})[name] = _trec_name(measure)
+            by_call.setdefault((key, measure.params.get("judged_only", False)), {})[name] = (
+                _trec_name(measure)
+            )
     run = {
         query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
         for query in grades
@@ -222,7 +261,9 @@ def scored(
         found = evaluator.evaluate(run) if run else {}
         for name, spelled in own.items():
             columns[name] = {query: float(values[spelled]) for query, values in found.items()}
-    return {(query, name): columns[name].get(query, 0.0) for query in sorted(grades) for name in parsed}
+    return {
+        (query, name): columns[name].get(query, 0.0) for query in sorted(grades) for name in parsed
+    }
 
 
 def _plain_values(

@@ -1,11 +1,22 @@
-"""Document ids to numbers and back, for rankings that people bring along (method.md sections 1 and 6).
+"""Document ids to numbers and back, for rankings that people bring along (method.md sections 1 and
+6).
 
-Numbers follow the order of the ids' UTF-8 bytes, so that "ties by identifier" is an integer comparison.
+Numbers follow the order of the ids' UTF-8 bytes, so that "ties by identifier" is an integer
+comparison.
 """
 
 import math
 import re
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, Set, ValuesView
+from collections.abc import (
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    Set,
+    ValuesView,
+)
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
@@ -18,7 +29,8 @@ from desa_ray.errors import DesaError
 
 
 def rational(value: object, name: str) -> Fraction:
-    """An exact rational from 1, "1/4", "0.25", a Fraction, or a float, which is read through its shortest decimal form.
+    """An exact rational from 1, "1/4", "0.25", a Fraction, or a float, which is read through its
+    shortest decimal form.
 
     Raises:
         DesaError: anything else; `name` says what it was meant for.
@@ -32,32 +44,46 @@ def rational(value: object, name: str) -> Fraction:
             raise ValueError
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
-        raise DesaError(f"{name} {repr(value)[:80]} is not a number", mend='use one like 60 or "1/4"') from None
+        raise DesaError(
+            f"{name} {repr(value)[:80]} is not a number", hint='use one like 60 or "1/4"'
+        ) from None
 
 
 def ordered(channel: object, name: str) -> list[str]:
-    """A channel's document ids, best first; of a dict from ids to scores by score descending, ties by id.
+    """A channel's document ids, best first; of a dict from ids to scores by score descending, ties
+    by id.
 
     Raises:
-        DesaError: what has no order of its own (sets, views of a dict), gives its items once (generators), or is one
-            text; an id that is no string, has no UTF-8 form, or stands there twice; a score that is no finite number.
+        DesaError: what has no order of its own (sets, views of a dict), gives its items once
+            (generators), or is one text; an id that is no string, has no UTF-8 form, or stands
+            there twice; a score that is no finite number.
     """
     if isinstance(channel, Mapping):
         return _by_score(channel, name)
     if isinstance(channel, str | bytes | bytearray):
-        raise DesaError(f"{channel[:40]!r} is no list of document ids", where=name, mend="give a list of ids")
+        raise DesaError(
+            f"{channel[:40]!r} is no list of document ids", where=name, hint="give a list of ids"
+        )
     if isinstance(channel, Set | KeysView | ItemsView | ValuesView):
         what = f"a {type(channel).__name__} has no order"
-        raise DesaError(what, where=name, mend="give a list, best first, or a dict from ids to scores")
+        raise DesaError(
+            what, where=name, hint="give a list, best first, or a dict from ids to scores"
+        )
     if isinstance(channel, Iterator) or not isinstance(channel, Iterable):
         what = f"a {type(channel).__name__} is no list of document ids"
-        raise DesaError(what, where=name, mend="give a list, best first, or a dict from ids to scores")
+        raise DesaError(
+            what, where=name, hint="give a list, best first, or a dict from ids to scores"
+        )
     documents = list(channel)
     seen: set[str] = set()
     for document in documents:
         _check_id(document, name)
         if document in seen:
-            raise DesaError(f"document {document[:80]!r} stands there twice", where=name, mend="keep its best place")
+            raise DesaError(
+                f"document {document[:80]!r} stands there twice",
+                where=name,
+                hint="keep its best place",
+            )
         seen.add(document)
     return documents
 
@@ -65,13 +91,15 @@ def ordered(channel: object, name: str) -> list[str]:
 def _check_id(document: object, name: str) -> None:
     if not isinstance(document, str):
         scored = isinstance(document, tuple | list) and len(document) == 2
-        mend = "give pairs of ids and scores as a dict" if scored else "write ids as strings"
-        raise DesaError(f"document id {repr(document)[:80]} is not a string", where=name, mend=mend)
+        hint = "give pairs of ids and scores as a dict" if scored else "write ids as strings"
+        raise DesaError(f"document id {repr(document)[:80]} is not a string", where=name, hint=hint)
     try:
         document.encode()
     except UnicodeEncodeError:
-        mend = "write whole characters: half of a surrogate pair is none"
-        raise DesaError(f"document id {document[:80]!r} holds a lone surrogate", where=name, mend=mend) from None
+        hint = "write whole characters: half of a surrogate pair is none"
+        raise DesaError(
+            f"document id {document[:80]!r} holds a lone surrogate", where=name, hint=hint
+        ) from None
 
 
 def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
@@ -80,9 +108,13 @@ def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
         number = isinstance(score, Real | Decimal) and not isinstance(score, bool | np.bool_)
         if not number or not math.isfinite(score):
             what = f"score {repr(score)[:80]} of document {document[:80]!r} is not a finite number"
-            raise DesaError(what, where=name, mend="give each document a finite score, the best the highest")
+            raise DesaError(
+                what, where=name, hint="give each document a finite score, the best the highest"
+            )
     by_id = sorted(scores)
-    return sorted(by_id, key=scores.__getitem__, reverse=True)  # stable: equal scores stay in the order of the ids
+    return sorted(
+        by_id, key=scores.__getitem__, reverse=True
+    )  # stable: equal scores stay in the order of the ids
 
 
 def numbered(
@@ -99,6 +131,10 @@ def numbered(
     """
     names = names or [f"channel {number}" for number in range(len(channels))]
     lists = [ordered(channel, name) for name, channel in zip(names, channels, strict=True)]
-    ids = sorted(set().union(*lists))  # Python orders strings by code point, which is the order of UTF-8 bytes
+    ids = sorted(
+        set().union(*lists)
+    )  # Python orders strings by code point, which is the order of UTF-8 bytes
     number = {document: n for n, document in enumerate(ids)}
-    return ids, [np.array([number[document] for document in documents], np.int32) for documents in lists]
+    return ids, [
+        np.array([number[document] for document in documents], np.int32) for documents in lists
+    ]

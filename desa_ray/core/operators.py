@@ -1,6 +1,8 @@
-"""The operators a channel can name, and the text sources that each combines (method.md sections 3 to 5).
+"""The operators a channel can name, and the text sources that each combines (method.md sections 3
+to 5).
 
-A new operator is an equation in `expansion` or `anchoring` and an entry here; a new method is one YAML file.
+A new operator is an equation in `expansion` or `anchoring` and an entry here; a new method is one
+YAML file.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,14 +16,23 @@ from desa_ray.core.dense import Vectors, contextual, residual, single
 from desa_ray.core.relaxation import relax_count, relax_share
 from desa_ray.core.sparse import Scored, mask, product, product_of_both
 
-__all__ = ["DENSE_OPERATORS", "SPARSE_OPERATORS", "DenseOperator", "Option", "Scored", "SparseOperator"]
+__all__ = [
+    "DENSE_OPERATORS",
+    "SPARSE_OPERATORS",
+    "DenseOperator",
+    "Option",
+    "Scored",
+    "SparseOperator",
+]
 
 Diagnostics = dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class Option:
-    """A number that an operator takes: from `least` to `most`, `whole` or not; without a default it must be given."""
+    """A number that an operator takes: from `least` to `most`, `whole` or not; without a default it
+    must be given.
+    """
 
     least: Fraction
     most: Fraction | None = None
@@ -42,8 +53,8 @@ class DenseOperator:
     """A dense operator.
 
     Attributes:
-        function: takes source -> float32 unit vectors, [Q, D] for "query" and [Q, n, D] for all others; returns fresh
-            float32 [Q, D] query vectors and diagnostics, name -> float64 [Q].
+        function: takes source -> float32 unit vectors, [Q, D] for "query" and [Q, n, D] for all
+            others; returns fresh float32 [Q, D] query vectors and diagnostics, name -> float64 [Q].
         texts: the names in `desa_ray.core.query_text.DENSE_TEXTS` that it needs.
         options: numbers that `function` takes by name.
         one_text: the operator takes exactly one text a query.
@@ -61,10 +72,12 @@ class SparseOperator:
 
     Attributes:
         function: takes source -> hit list of one query, and returns the channel's hit list.
-        texts: the names it needs, in `core.query_text.SPARSE_TEXTS` or `core.reweighting.SPARSE_TERMS`.
+        texts: the names it needs, in `core.query_text.SPARSE_TEXTS` or
+            `core.reweighting.SPARSE_TERMS`.
         options: numbers that `function` takes by name, or that a template of `texts` does.
         one_text: as for a dense operator.
-        local: what a document scores depends on its own hits alone, so that lists can be taken range by range.
+        local: what a document scores depends on its own hits alone, so that lists can be taken
+            range by range.
     """
 
     function: Callable[..., Scored]
@@ -82,27 +95,41 @@ def _residual(vectors: Mapping[str, Vectors]) -> tuple[Vectors, Diagnostics]:
 DENSE_OPERATORS: dict[str, DenseOperator] = {
     "original": DenseOperator(lambda vectors: (vectors["query"].copy(), {}), ("query",)),
     "residual": DenseOperator(_residual, ("query", "query_reference")),
-    "contextual": DenseOperator(lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)),
+    "contextual": DenseOperator(
+        lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)
+    ),
     "hyde": DenseOperator(lambda vectors: (contextual(vectors["reference"]), {}), ("reference",)),
     "query2doc": DenseOperator(
-        lambda vectors: (single(vectors["query_reference"]), {}), ("query_reference",), one_text=True
+        lambda vectors: (single(vectors["query_reference"]), {}),
+        ("query_reference",),
+        one_text=True,
     ),
-    "mugi": DenseOperator(lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)),
-    "rewrite": DenseOperator(lambda vectors: (single(vectors["rewrite"]), {}), ("rewrite",), one_text=True),
+    "mugi": DenseOperator(
+        lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)
+    ),
+    "rewrite": DenseOperator(
+        lambda vectors: (single(vectors["rewrite"]), {}), ("rewrite",), one_text=True
+    ),
 }
 
 SPARSE_OPERATORS: dict[str, SparseOperator] = {
     "original": SparseOperator(lambda hits: hits["query"], ("query",)),
-    "product": SparseOperator(lambda hits: product(hits["query"], hits["expanded"]), ("query", "expanded")),
+    "product": SparseOperator(
+        lambda hits: product(hits["query"], hits["expanded"]), ("query", "expanded")
+    ),
     "rewrite": SparseOperator(lambda hits: hits["expanded"], ("expanded",)),
-    "mask": SparseOperator(lambda hits: mask(hits["query"], hits["expanded"]), ("query", "expanded")),
+    "mask": SparseOperator(
+        lambda hits: mask(hits["query"], hits["expanded"]), ("query", "expanded")
+    ),
     "references_only": SparseOperator(lambda hits: hits["references"], ("references",)),
     "references_product": SparseOperator(
         lambda hits: product_of_both(hits["query"], hits["references"]), ("query", "references")
     ),
     "query2doc": SparseOperator(lambda hits: hits["query2doc"], ("query2doc",)),
     "mugi": SparseOperator(
-        lambda hits, **_: hits["mugi"], ("mugi",), {"min_repeats": Option(Fraction(0), whole=True, default=Fraction(0))}
+        lambda hits, **_: hits["mugi"],
+        ("mugi",),
+        {"min_repeats": Option(Fraction(0), whole=True, default=Fraction(0))},
     ),
     "relax_count": SparseOperator(
         lambda hits, count: relax_count(hits["query"], hits["expanded"], count),

@@ -1,9 +1,10 @@
-"""Measures computed here from their definitions, since no library gives the right value for every id and grade.
+"""Measures computed here from their definitions, since no library gives the right value for every
+id and grade.
 
-gdeval (ERR, nDCG with exponential gain) loses query ids with hyphens, ir_measures' Accuracy fails without a relevant
-document and its Compat without positive scores; trec_eval rounds recall levels and mixes gain mappings.
-Every function takes a ranking (document ids, best first), the query's grades (0 and above; a document that is no key
-has no judgment) and the measure's parameters.
+gdeval (ERR, nDCG with exponential gain) loses query ids with hyphens, ir_measures' Accuracy fails
+without a relevant document and its Compat without positive scores; trec_eval rounds recall levels
+and mixes gain mappings. Every function takes a ranking (document ids, best first), the query's
+grades (0 and above; a document that is no key has no judgment) and the measure's parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,12 +14,18 @@ from math import log2
 Grades = Mapping[str, int]
 Ranking = Sequence[str]
 
-ERR_SCALE = 4  # the highest grade of gdeval's ERR: the chance to stop at a grade g is (2^g - 1) / 2^4
-MOST_EXPONENTIAL = 30  # beyond it one document outweighs all others a thousand million times: no scale of grades
+ERR_SCALE = (
+    4  # the highest grade of gdeval's ERR: the chance to stop at a grade g is (2^g - 1) / 2^4
+)
+MOST_EXPONENTIAL = (
+    30  # beyond it one document outweighs all others a thousand million times: no scale of grades
+)
 
 
 def err(ranking: Ranking, grades: Grades, *, cutoff: int | None = None) -> float:
-    """Expected reciprocal rank (Chapelle et al. 2009) with gdeval's scale: 1/16 for grade 1 on top."""
+    """Expected reciprocal rank (Chapelle et al. 2009) with gdeval's scale: 1/16 for
+    grade 1 on top.
+    """
     value, goes_on = 0.0, 1.0
     for rank, document in enumerate(ranking[:cutoff], 1):
         stops = (2 ** grades.get(document, 0) - 1) / 2**ERR_SCALE
@@ -36,13 +43,18 @@ def ndcg(
     gains: Mapping[int, int] | None = None,
     judged_only: bool = False,
 ) -> float:
-    """DCG with gain 2^grade - 1 (`dcg="exp-log2"`) or the gains of a mapping, over the best DCG that is possible.
+    """DCG with gain 2^grade - 1 (`dcg="exp-log2"`) or the gains of a mapping, over the best DCG
+    that is possible.
 
-    A grade that the mapping lacks is its own gain, as ir_measures has it; what is not judged has none.
+    A grade that the mapping lacks is its own gain, as ir_measures has it; what is not judged has
+    none.
     """
     ranking = [document for document in ranking if document in grades] if judged_only else ranking
     mapping = gains or {}
-    gain = {d: 2**grade - 1 if dcg == "exp-log2" else mapping.get(grade, grade) for d, grade in grades.items()}
+    gain = {
+        d: 2**grade - 1 if dcg == "exp-log2" else mapping.get(grade, grade)
+        for d, grade in grades.items()
+    }
     best = _dcg(sorted(gain.values(), reverse=True)[:cutoff])
     return _dcg([gain.get(document, 0) for document in ranking[:cutoff]]) / best if best else 0.0
 
@@ -52,10 +64,17 @@ def _dcg(gains: Sequence[int]) -> float:
 
 
 def reciprocal_rank(
-    ranking: Ranking, grades: Grades, *, cutoff: int | None = None, rel: int = 1, judged_only: bool = False
+    ranking: Ranking,
+    grades: Grades,
+    *,
+    cutoff: int | None = None,
+    rel: int = 1,
+    judged_only: bool = False,
 ) -> float:
     ranking = [document for document in ranking if document in grades] if judged_only else ranking
-    found = (rank for rank, document in enumerate(ranking[:cutoff], 1) if grades.get(document, 0) >= rel)
+    found = (
+        rank for rank, document in enumerate(ranking[:cutoff], 1) if grades.get(document, 0) >= rel
+    )
     first = next(found, None)
     return 1 / first if first else 0.0
 
@@ -67,12 +86,16 @@ def judged(ranking: Ranking, grades: Grades, *, cutoff: int | None = None) -> fl
 
 
 def accuracy(ranking: Ranking, grades: Grades, *, cutoff: int | None = None, rel: int = 1) -> float:
-    """The share of pairs (relevant, other) of the first `cutoff` documents with the relevant one first.
+    """The share of pairs (relevant, other) of the first `cutoff` documents with the relevant one
+    first.
 
-    Without a relevant document it is 0; with nothing else no document stands before a relevant one: 1.
+    Without a relevant document it is 0; with nothing else no document stands before a relevant one:
+    1.
     """
     above, relevant, in_order = 0, 0, 0
-    for document in reversed(ranking[:cutoff]):  # from the end: how many others stand below each relevant one
+    for document in reversed(
+        ranking[:cutoff]
+    ):  # from the end: how many others stand below each relevant one
         if grades.get(document, 0) >= rel:
             relevant += 1
             in_order += above
@@ -83,7 +106,9 @@ def accuracy(ranking: Ranking, grades: Grades, *, cutoff: int | None = None, rel
     return in_order / (relevant * above) if above else 1.0
 
 
-def compatibility(ranking: Ranking, grades: Grades, *, p: float = 0.95, normalize: bool = True) -> float:
+def compatibility(
+    ranking: Ranking, grades: Grades, *, p: float = 0.95, normalize: bool = True
+) -> float:
     """Rank-biased overlap with the ideal ranking nearest to this one (Clarke et al. 2021)."""
     ranking = list(ranking)
     place = {document: rank for rank, document in enumerate(ranking)}

@@ -1,4 +1,5 @@
-"""Text templates: what encoder and BM25 are given, made from a query and its references (method.md sections 2 to 4).
+"""Text templates: what encoder and BM25 are given, made from a query and its references (method.md
+sections 2 to 4).
 
 The names are those that `DENSE_OPERATORS` and `SPARSE_OPERATORS` ask for.
 """
@@ -8,18 +9,24 @@ from collections.abc import Callable, Sequence
 QUERY2DOC_COPIES = 5
 MUGI_BETA = 4
 
-# A dense source is a list of texts, one vector each: one for the query itself, else one a reference.
+# A dense source is a list of texts, one vector each: one for the query itself, else one a
+# reference.
 DENSE_TEXTS: dict[str, Callable[[str, Sequence[str]], list[str]]] = {
     "query": lambda query, references: [query],
-    "query_reference": lambda query, references: [f"{query} [SEP] {reference}" for reference in references],
+    "query_reference": lambda query, references: [
+        f"{query} [SEP] {reference}" for reference in references
+    ],
     "reference": lambda query, references: list(references),
     "rewrite": lambda query, references: list(references),
 }
-AS_DOCUMENT = frozenset({"reference"})  # dense sources encoded as documents are, without the encoder's query prefix
+AS_DOCUMENT = frozenset(
+    {"reference"}
+)  # dense sources encoded as documents are, without the encoder's query prefix
 
 
 def mugi_repeats(query: str, references: Sequence[str]) -> int:
-    """Copies of the query that MuGI puts before its references: floor(sum |r| / (|q| beta)), in code points.
+    """Copies of the query that MuGI puts before its references: floor(sum |r| / (|q| beta)), in
+    code points.
 
     An empty query gives 0; so do references that are short beside a long query.
     """
@@ -34,7 +41,8 @@ def _mugi(query: str, references: Sequence[str], min_repeats: int = 0) -> str:
     return _joined(max(mugi_repeats(query, references), min_repeats), query, references)
 
 
-# A sparse source is one bag-of-words query; `desa_ray.core.reweighting` has those made of terms instead of text.
+# A sparse source is one bag-of-words query; `desa_ray.core.reweighting` has those made of terms
+# instead of text.
 SPARSE_TEXTS: dict[str, Callable[..., str]] = {
     "query": lambda query, references: query,
     "expanded": lambda query, references: _joined(1, query, references),
@@ -42,4 +50,6 @@ SPARSE_TEXTS: dict[str, Callable[..., str]] = {
     "query2doc": lambda query, references: _joined(QUERY2DOC_COPIES, query, references),
     "mugi": _mugi,
 }
-TEXT_OPTIONS: dict[str, tuple[str, ...]] = {"mugi": ("min_repeats",)}  # operator options that are the template's
+TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
+    "mugi": ("min_repeats",)
+}  # operator options that are the template's

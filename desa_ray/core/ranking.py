@@ -1,8 +1,10 @@
-"""Complete rankings: scores that no machine computes differently, and one order for them (method.md sections 3 and 4).
+"""Complete rankings: scores that no machine computes differently, and one order for them (method.md
+sections 3 and 4).
 
-int26 scoring rounds every component to a multiple of 2^-26 and multiplies these integers in float64. Norms of at most
-1.001 keep every partial sum below 2^53, so the sum is exact in whatever order a library adds, on any number of threads;
-one rounding to float32 follows. Documents are ordered by score descending, ties by number, with a stable radix sort.
+int26 scoring rounds every component to a multiple of 2^-26 and multiplies these integers in
+float64. Norms of at most 1.001 keep every partial sum below 2^53, so the sum is exact in whatever
+order a library adds, on any number of threads; one rounding to float32 follows. Documents are
+ordered by score descending, ties by number, with a stable radix sort.
 
 Legend: Q queries, N documents, D dimensions, S hits.
 """
@@ -23,17 +25,27 @@ def quantise(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
     integers *= 2.0**BITS  # exact, as a power of two
     np.rint(integers, out=integers)
     squares = np.einsum("...d,...d->...", integers, integers)
-    assert bool(np.all(squares <= (LARGEST_NORM * 2.0**BITS) ** 2)), "a vector is longer than 1.001 or not finite"
+    assert bool(np.all(squares <= (LARGEST_NORM * 2.0**BITS) ** 2)), (
+        "a vector is longer than 1.001 or not finite"
+    )
     return integers
 
 
-def exact_scores(queries_QD: NDArray[np.float64], documents_ND: NDArray[np.float64]) -> NDArray[np.float32]:
-    """float32 [Q, N] dot products of quantised vectors: the same bits for any batch, library and threads; no -0."""
+def exact_scores(
+    queries_QD: NDArray[np.float64], documents_ND: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    """float32 [Q, N] dot products of quantised vectors: the same bits for any batch, library and
+    threads; no -0.
+    """
     return ((queries_QD @ documents_ND.T) * 2.0 ** (-2 * BITS) + 0.0).astype(np.float32)
 
 
-def float32_scores(queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32 [Q, N] dot products by plain float32 BLAS: faster; last bits depend on batch, library and machine."""
+def float32_scores(
+    queries_QD: NDArray[np.float32], documents_ND: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """float32 [Q, N] dot products by plain float32 BLAS: faster; last bits depend on batch, library
+    and machine.
+    """
     return queries_QD @ documents_ND.T
 
 
@@ -52,7 +64,8 @@ def complete_order(scores_QN: NDArray[np.float32]) -> NDArray[np.int32]:
 
 
 def sparse_order(docs: NDArray[np.int32], scores: NDArray[np.floating]) -> NDArray[np.int32]:
-    """int32 [S]: hits, given by ascending number, by score descending, ties by number; those that scored 0 stand last.
+    """int32 [S]: hits, given by ascending number, by score descending, ties by number; those that
+    scored 0 stand last.
 
     Raises:
         DesaError: a score is NaN.
@@ -70,7 +83,9 @@ def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 @njit(cache=True, nogil=True)
 def radix_sort(keys, values, result):
-    """Writes the values by ascending key, stably: radix sort by 11, 11 and 10 bits. Keys and values are overwritten."""
+    """Writes the values by ascending key, stably: radix sort by 11, 11 and 10 bits. Keys and values
+    are overwritten.
+    """
     counts = np.zeros((3, 2048), np.int64)
     for key in keys:
         counts[0, key & 2047] += 1

@@ -1,7 +1,9 @@
-"""When generated text may be used as references: the validation of Prompt 1, and the milder one of foreign recordings.
+"""When generated text may be used as references: the validation of Prompt 1, and the milder one of
+foreign recordings.
 
-Paper appendix A and method.md section 2: XGrammar constrains the form of an output but neither completes it nor makes
-its items substantive, so every output is checked here before anything is built from it.
+Paper appendix A and method.md section 2: XGrammar constrains the form of an output but neither
+completes it nor makes its items substantive, so every output is checked here before anything is
+built from it.
 """
 
 import hashlib
@@ -20,7 +22,9 @@ PLACEHOLDER = re.compile(r"\.\.\.|passage [0-9]+|string|n/a")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a generated output is worth: `texts` as generated if it is valid, else None and the `reason`."""
+    """What a generated output is worth: `texts` as generated if it is valid, else None and the
+    `reason`.
+    """
 
     texts: tuple[str, ...] | None
     reason: str | None = None
@@ -32,7 +36,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Oddities:
-    """Blemishes of recorded texts that are counted, not refused: items that repeat an earlier one; placeholders."""
+    """Blemishes of recorded texts that are counted, not refused: items that repeat an earlier one;
+    placeholders.
+    """
 
     duplicates: int = 0
     placeholders: int = 0
@@ -43,7 +49,8 @@ def check_references(raw: str, *, finish_reason: str | None, system_prompt: str)
 
     Args:
         raw: the generated text.
-        finish_reason: why the engine stopped; at `length` the output is invalid even when it parses.
+        finish_reason: why the engine stopped; at `length` the output is invalid even when it
+            parses.
         system_prompt: the prompt's system text; an item copied from it is a placeholder.
     """
     if finish_reason == "length":
@@ -60,7 +67,9 @@ def check_references(raw: str, *, finish_reason: str | None, system_prompt: str)
 
 
 def check_items(items: Sequence[object], *, system_prompt: str) -> Verdict:
-    """The verdict on a parsed array: exactly five distinct, substantive strings, or the first reason why not."""
+    """The verdict on a parsed array: exactly five distinct, substantive strings, or the first
+    reason why not.
+    """
     if len(items) != REFERENCES:
         return Verdict(None, f"the array has {len(items)} items instead of {REFERENCES}")
     if reason := _unusable(items):
@@ -98,19 +107,32 @@ def check_recorded(texts: object, expected_count: int, *, system_prompt: str = "
         raise DesaError(verdict.reason or "")
     distinct = {_folded(text) for text in verdict.texts}
     prompt = system_prompt.casefold()
-    return Oddities(len(verdict.texts) - len(distinct), sum(_is_placeholder(text, prompt) for text in verdict.texts))
+    return Oddities(
+        len(verdict.texts) - len(distinct),
+        sum(_is_placeholder(text, prompt) for text in verdict.texts),
+    )
 
 
 def request_seed(
-    *, protocol_version: int | str, dataset: str, prompt_hash: str, query_id: str, draw: int, item: int
+    *,
+    protocol_version: int | str,
+    dataset: str,
+    prompt_hash: str,
+    query_id: str,
+    draw: int,
+    item: int,
 ) -> int:
-    """The seed of one request, 0 <= seed < 2^63: it depends on what is asked alone (method.md section 2)."""
+    """The seed of one request, 0 <= seed < 2^63: it depends on what is asked alone (method.md
+    section 2).
+    """
     identity = canonical_json([protocol_version, dataset, prompt_hash, query_id, draw, item])
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "big") & (2**63 - 1)
 
 
 def _unusable(items: Sequence[object]) -> str | None:
-    """Why an item is no text at all; a lone surrogate (JSON's `\\ud800`) has no UTF-8 form to store or index."""
+    """Why an item is no text at all; a lone surrogate (JSON's `\\ud800`) has no UTF-8 form to store
+    or index.
+    """
     for number, item in enumerate(items, start=1):
         if not isinstance(item, str):
             return f"item {number} is not a string but {_json_type(item)}"
@@ -131,5 +153,11 @@ def _is_placeholder(text: str, folded_prompt: str) -> bool:
 
 
 def _json_type(value: object) -> str:
-    names = {dict: "an object", list: "an array", str: "a string", bool: "a truth value", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a truth value",
+        type(None): "null",
+    }
     return names.get(type(value), "a number")

@@ -1,14 +1,16 @@
-"""Selective support relaxation: score-product anchoring that lets a few expansion-only documents in.
+"""Selective support relaxation: score-product anchoring that lets a few expansion-only documents
+in.
 
-Product anchoring gives generated text no say in what is retrieved: a document that matches only the expansion is left
-out. The paper names relaxing this, selectively, as future work; these two operators are our proposal. An admitted
-document has no original score, so it is treated as if it matched the query as weakly as the weakest match does:
+Product anchoring gives generated text no say in what is retrieved: a document that matches only the
+expansion is left out. The paper names relaxing this, selectively, as future work; these two
+operators are our proposal. An admitted document has no original score, so it is treated as if it
+matched the query as weakly as the weakest match does:
 
     s(d) = s_o(d) s_r(d) on supp(s_o),      s(d) = min s_o * s_r(d) for an admitted d
 
-(min s_o is 1 where the query matches nothing). Thus it never stands before a document of the original support that the
-expansion likes as much, the original support keeps its own order, and with nothing admitted this is product anchoring,
-bit for bit.
+(min s_o is 1 where the query matches nothing). Thus it never stands before a document of the
+original support that the expansion likes as much, the original support keeps its own order, and
+with nothing admitted this is product anchoring, bit for bit.
 """
 
 from fractions import Fraction
@@ -20,17 +22,23 @@ from desa_ray.core.sparse import Scored, product
 
 
 def relax_count(original: Scored, expanded: Scored, count: Fraction) -> Scored:
-    """Admits the `count` (a whole number >= 0) expansion-only documents of the highest s_r, ties by number."""
+    """Admits the `count` (a whole number >= 0) expansion-only documents of the highest s_r, ties by
+    number.
+    """
     outside = _outside(original, expanded)
     best = np.argsort(-expanded.scores[outside], kind="stable")[: int(count)]
     return _admitting(original, expanded, np.sort(outside[best]))
 
 
 def relax_share(original: Scored, expanded: Scored, share: Fraction) -> Scored:
-    """Admits the expansion-only documents with s_r above `share` (0..1) times the highest s_r; 1 admits none."""
+    """Admits the expansion-only documents with s_r above `share` (0..1) times the highest s_r; 1
+    admits none.
+    """
     outside = _outside(original, expanded)
     scores = expanded.scores.astype(np.float64)
-    return _admitting(original, expanded, outside[scores[outside] > float(share) * scores.max(initial=0.0)])
+    return _admitting(
+        original, expanded, outside[scores[outside] > float(share) * scores.max(initial=0.0)]
+    )
 
 
 def _outside(original: Scored, expanded: Scored) -> NDArray[np.intp]:

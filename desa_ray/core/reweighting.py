@@ -10,13 +10,16 @@ Terms = list[str]
 
 
 def word2passage(query: Terms, references: Sequence[Terms]) -> Terms:
-    """Word2Passage-style weights: what several references agree on counts more (Choi et al. 2025; our reading).
+    """Word2Passage-style weights: what several references agree on counts more (Choi et al. 2025;
+    our reading).
 
-    As in the authors' code: a term's weight is importance times frequency, summed over the references; stopwords are
-    out (the analyser drops them); the query is repeated round(sum of these weights / query length) times. Not as there:
-    they ask the model for words, a sentence and a passage, and give each level an importance tuned on a grid by data
-    set and query type, times a factor for document length. Shared references have one level, and nothing here is tuned,
-    so the importance of a term is the number of references that hold it; and the query stands there at least once.
+    As in the authors' code: a term's weight is importance times frequency, summed over the
+    references; stopwords are out (the analyser drops them); the query is repeated round(sum of
+    these weights / query length) times. Not as there: they ask the model for words, a sentence and
+    a passage, and give each level an importance tuned on a grid by data set and query type, times a
+    factor for document length. Shared references have one level, and nothing here is tuned, so the
+    importance of a term is the number of references that hold it; and the query stands there at
+    least once.
 
     Args:
         query: its analysed terms.

@@ -1,4 +1,5 @@
-"""Sparse equations: one scored hit list from the hit lists of a query and its expansions (method.md section 4).
+"""Sparse equations: one scored hit list from the hit lists of a query and its expansions (method.md
+section 4).
 
 Support is the hit list itself, never `score > 0`: a hit whose score rounds to zero stays.
 """
@@ -28,7 +29,8 @@ class Scored:
 
 
 def product(original: Scored, expanded: Scored) -> Scored:
-    """Score-product anchoring: s_o s_r on supp(s_o), in float64, where a product of two float32 is exact.
+    """Score-product anchoring: s_o s_r on supp(s_o), in float64, where a product of two float32 is
+    exact.
 
     The expanded query contains the original one, so every hit of `original` is a hit of `expanded`.
     """
@@ -43,7 +45,9 @@ def mask(original: Scored, expanded: Scored) -> Scored:
 
 def product_of_both(original: Scored, references: Scored) -> Scored:
     """s_o s_refs on supp(s_o) and supp(s_refs), in float64."""
-    docs, first, second = np.intersect1d(original.docs, references.docs, assume_unique=True, return_indices=True)
+    docs, first, second = np.intersect1d(
+        original.docs, references.docs, assume_unique=True, return_indices=True
+    )
     return Scored(docs, original.scores[first].astype(np.float64) * references.scores[second])
 
 
@@ -52,5 +56,7 @@ def _places(original: Scored, expanded: Scored) -> NDArray[np.intp]:
     places = np.searchsorted(expanded.docs, original.docs)
     found = places < expanded.docs.size
     found[found] = expanded.docs[places[found]] == original.docs[found]
-    assert bool(found.all()), f"hits of the query that its expansion lacks: documents {original.docs[~found][:10]}"
+    assert bool(found.all()), (
+        f"hits of the query that its expansion lacks: documents {original.docs[~found][:10]}"
+    )
     return places

@@ -1,11 +1,14 @@
-"""Ranked prefixes: the first documents of a ranking without ordering all the others (method.md section 6.8).
+"""Ranked prefixes: the first documents of a ranking without ordering all the others (method.md
+section 6.8).
 
-A scored document is one 64-bit key: 32 bits that ascend where float32 scores descend, then the document's number. So
-ascending keys are the ranking, ties included, and a prefix is the smallest keys. Blocks of documents may come in any
-order, from any shard or machine: what each keeps is enough, and prefixes of parts merge by keeping the smallest again.
+A scored document is one 64-bit key: 32 bits that ascend where float32 scores descend, then the
+document's number. So ascending keys are the ranking, ties included, and a prefix is the smallest
+keys. Blocks of documents may come in any order, from any shard or machine: what each keeps is
+enough, and prefixes of parts merge by keeping the smallest again.
 
-`TopK` looks at every score once and compares it with a threshold, the worst key kept so far; all documents at or
-above it are kept, in a buffer of twice the prefix, which is cut back to the prefix whenever it is full.
+`TopK` looks at every score once and compares it with a threshold, the worst key kept so far; all
+documents at or above it are kept, in a buffer of twice the prefix, which is cut back to the prefix
+whenever it is full.
 
 Legend: Q queries, n documents of a block, M keys of a buffer.
 """
@@ -47,7 +50,9 @@ class TopK:
     def _keep(self, row: int, scores: NDArray[np.float32], first: int, guess: np.uint64) -> bool:
         """Keeps what may belong to the best of a query; false where a score is not a number."""
         limit = min(guess, self._limits_Q[row])
-        count, reached = _keep(scores, first, self.depth, self._keys_QM[row], self._counts_Q[row], limit)
+        count, reached = _keep(
+            scores, first, self.depth, self._keys_QM[row], self._counts_Q[row], limit
+        )
         if 0 <= count < self.depth and limit < self._limits_Q[row]:  # the guess let too few pass
             return self._keep(row, scores, first, EVERYTHING)
         self._counts_Q[row] = count
@@ -56,7 +61,9 @@ class TopK:
 
     def merge(self, row: int, keys: Keys) -> None:
         """Takes in what another `TopK` kept of other documents for the query of this row."""
-        both = np.sort(np.concatenate([self._keys_QM[row, : self._counts_Q[row]], keys]))[: self.depth]
+        both = np.sort(np.concatenate([self._keys_QM[row, : self._counts_Q[row]], keys]))[
+            : self.depth
+        ]
         self._keys_QM[row, : both.size] = both
         self._counts_Q[row] = both.size
         if both.size == self.depth:
@@ -101,7 +108,9 @@ def best_hits(
 
 
 def _guess(scores: NDArray[np.float32], depth: int) -> np.uint64:
-    """A limit that lets somewhat more than `depth` of the scores pass, from every so-many-th one of them."""
+    """A limit that lets somewhat more than `depth` of the scores pass, from every so-many-th one of
+    them.
+    """
     sample = np.sort(scores[:: max(1, scores.size // 1024)])
     expected = depth * sample.size / scores.size
     place = sample.size - 1 - int(1.25 * expected + 3 * expected**0.5 + 4)
@@ -114,7 +123,8 @@ def _guess(scores: NDArray[np.float32], depth: int) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _keep(scores_n, first, depth, keys_M, count, limit):
-    """Appends the keys up to `limit`, which moves as better ones come; returns how many there are, and the limit.
+    """Appends the keys up to `limit`, which moves as better ones come; returns how many there are,
+    and the limit.
 
     A count of -1 says that a score is not a number.
     """
@@ -146,7 +156,9 @@ def _keep(scores_n, first, depth, keys_M, count, limit):
 
 @njit(cache=True, nogil=True)
 def _set_floor(floor, limit):
-    """Sets `floor` to the bits of the score behind a key; -inf for the limit that lets everything pass."""
+    """Sets `floor` to the bits of the score behind a key; -inf for the limit that lets everything
+    pass.
+    """
     high = np.uint32(limit >> np.uint64(32))
     if limit == np.uint64(0xFFFFFFFFFFFFFFFF):
         floor[0] = np.uint32(0xFF800000)
@@ -156,7 +168,9 @@ def _set_floor(floor, limit):
 
 @njit(cache=True, nogil=True)
 def _cut_back(keys, depth):
-    """Moves the `depth` smallest keys to the front and returns the largest of these (quickselect, Hoare)."""
+    """Moves the `depth` smallest keys to the front and returns the largest of these (quickselect,
+    Hoare).
+    """
     low, high, kth = 0, keys.size - 1, depth - 1
     while low < high:
         a, b, c = keys[low], keys[(low + high) >> 1], keys[high]

@@ -1,7 +1,8 @@
-"""The BEIR layout: `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text}, `qrels/<split>.tsv` with its header.
+"""The BEIR layout: `corpus.jsonl` {_id, title, text}, `queries.jsonl` {_id, text},
+`qrels/<split>.tsv` with its header.
 
-`queries.jsonl` holds the queries of all splits. Those judged only in other splits belong to them and are left out,
-with a count; a query that no split judges is kept.
+`queries.jsonl` holds the queries of all splits. Those judged only in other splits belong to them
+and are left out, with a count; a query that no split judges is kept.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +29,9 @@ def open_layout(place: Path, split: str) -> dict[str, SourceFile]:
         splits = [name[len("qrels/") : -len(".tsv")] for name in files if name.startswith("qrels/")]
         known = f"; the splits there are: {', '.join(splits)}" if splits else ""
         raise DesaError(
-            f"lacks {', '.join(missing)}", where=str(place), mend=f"the BEIR layout wants {', '.join(wanted)}{known}"
+            f"lacks {', '.join(missing)}",
+            where=str(place),
+            hint=f"the BEIR layout wants {', '.join(wanted)}{known}",
         )
     return files
 
@@ -76,11 +79,13 @@ def _strings(
             values.append(value)
         elif name in row:
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
-            mend = f'write it in quotes: "{value}"' if numeric else "write one text in quotes"
-            findings.line(file, number, f'field "{name}" is not a string', shown_value(value), mend=mend)
+            hint = f'write it in quotes: "{value}"' if numeric else "write one text in quotes"
+            findings.line(
+                file, number, f'field "{name}" is not a string', shown_value(value), hint=hint
+            )
         else:
-            mend = 'write {"_id": "ID", "text": "..."}'
-            findings.line(file, number, f'field "{name}" is missing', mend=mend)
+            hint = 'write {"_id": "ID", "text": "..."}'
+            findings.line(file, number, f'field "{name}" is missing', hint=hint)
     return values if len(values) == len(names) else None
 
 
@@ -88,17 +93,23 @@ def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int
     lines = numbered_lines(file.blocks(), file.label, findings)
     number, header = next(lines, (1, ""))
     if header.split("\t") != HEADER:
-        mend = "write query-id, corpus-id and score with tabs between them as the first line"
-        findings.line(file.label, number, "the header is not that of BEIR's qrels", shown(header), mend=mend)
+        hint = "write query-id, corpus-id and score with tabs between them as the first line"
+        findings.line(
+            file.label, number, "the header is not that of BEIR's qrels", shown(header), hint=hint
+        )
         return  # without it the columns are guesswork
     for number, line in lines:
         columns = line.split("\t")
         if len(columns) != len(HEADER):
-            mend = "write: query-id TAB corpus-id TAB score"
-            findings.line(file.label, number, "not three tab-separated columns", shown(line), mend=mend)
+            hint = "write: query-id TAB corpus-id TAB score"
+            findings.line(
+                file.label, number, "not three tab-separated columns", shown(line), hint=hint
+            )
         elif (grade := grade_of(columns[2])) is None:
-            mend = "write whole numbers on a small scale, such as 0 to 3"
-            findings.line(file.label, number, "the grade is not a whole number", shown(columns[2]), mend=mend)
+            hint = "write whole numbers on a small scale, such as 0 to 3"
+            findings.line(
+                file.label, number, "the grade is not a whole number", shown(columns[2]), hint=hint
+            )
         else:
             yield columns[0], columns[1], grade
 
@@ -107,5 +118,7 @@ def _judged_queries(files: Mapping[str, SourceFile], own: str) -> set[str]:
     """Ids that the qrels of the other splits name; nothing else in those files is looked at."""
     others = [file for name, file in files.items() if name.startswith("qrels/") and name != own]
     return {
-        line.partition("\t")[0] for file in others for _, line in numbered_lines(file.blocks(), file.label, Findings())
+        line.partition("\t")[0]
+        for file in others
+        for _, line in numbered_lines(file.blocks(), file.label, Findings())
     }

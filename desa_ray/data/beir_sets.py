@@ -1,7 +1,9 @@
-"""The public BEIR sets by name: the place where one lies, downloading it first where it lies nowhere.
+"""The public BEIR sets by name: the place where one lies, downloading it first where it lies
+nowhere.
 
-Looked for, in this order: `dataset.path`, `<data home>/<name>/`, `<data home>/<name>.zip`. Thakur et al. 2021 publish
-the archives; their address is part of each data set's configuration (`dataset.url`).
+Looked for, in this order: `dataset.path`, `<data home>/<name>/`, `<data home>/<name>.zip`. Thakur
+et al. 2021 publish the archives; their address is part of each data set's configuration
+(`dataset.url`).
 """
 
 import os
@@ -27,7 +29,8 @@ def locate(config: DatasetConfig, data_home: Path) -> Path:
     """The folder or zip of a BEIR set.
 
     Raises:
-        DesaError: it lies nowhere and cannot be downloaded; names the places and the files wanted there.
+        DesaError: it lies nowhere and cannot be downloaded; names the places and the files wanted
+            there.
     """
     if config.path is not None:
         return Path(config.path).expanduser()
@@ -44,8 +47,10 @@ def _download(config: DatasetConfig, archive: Path, folder: Path) -> None:
         return DesaError(
             f"found neither the folder {folder} nor {archive}, and {why}",
             where=f"dataset {config.name}",
-            mend=f"put corpus.jsonl, queries.jsonl and qrels/{config.split}.tsv into that folder, "
-            "or name another with dataset.path=",
+            hint=(
+                f"put corpus.jsonl, queries.jsonl and qrels/{config.split}.tsv into that folder, "
+                "or name another with dataset.path="
+            ),
         )
 
     if config.url is None:
@@ -71,7 +76,12 @@ def _download(config: DatasetConfig, archive: Path, folder: Path) -> None:
 
 def _fetch(url: str, file: BinaryIO, name: str) -> None:
     """Writes what lies at an address to a file; raises OSError where that cannot be had."""
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     with Progress(*columns, console=screen(stderr=True)) as progress:
         task = progress.add_task(f"downloading {name}", total=None)
 

@@ -1,8 +1,10 @@
-"""The built-in demo: a collection made at run time from the docstrings of the running Python's own standard library.
+"""The built-in demo: a collection made at run time from the docstrings of the running Python's own
+standard library.
 
-Sources are parsed with `ast`, so nothing is imported and no documentation text lies in this repository. Needs, graded
-judgments and recorded texts come from `demo_data/`, written for this project. Python versions differ in the names they
-document, so judgments of names that this one lacks are dropped here, with a count.
+Sources are parsed with `ast`, so nothing is imported and no documentation text lies in this
+repository. Needs, graded judgments and recorded texts come from `demo_data/`, written for this
+project. Python versions differ in the names they document, so judgments of names that this one
+lacks are dropped here, with a count.
 """
 
 import ast
@@ -20,7 +22,9 @@ from desa_ray.errors import DesaError
 
 MIN_WORDS = 8
 MIN_DOCUMENTS = 2_000
-SKIPPED_MODULES = frozenset({"idlelib", "lib2to3", "test", "tests", "tkinter", "turtle", "turtledemo"})
+SKIPPED_MODULES = frozenset(
+    {"idlelib", "lib2to3", "test", "tests", "tkinter", "turtle", "turtledemo"}
+)
 
 Document = tuple[str, str, str]
 Judgment = tuple[str, str, int]
@@ -30,9 +34,10 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def load() -> RawCollection:
     """The demo's documents, needs and judgments; the same rows on every call with the same Python.
 
-    A document's id is its qualified name, its title that name as words followed by the parameters, its text the
-    docstring on one line. `counts` holds `source_files`, `source_files_unreadable`, `duplicate_texts_dropped`,
-    `judgments_dropped` (their document is not there) and `needs_without_relevant` (left without any grade above 0).
+    A document's id is its qualified name, its title that name as words followed by the parameters,
+    its text the docstring on one line. `counts` holds `source_files`, `source_files_unreadable`,
+    `duplicate_texts_dropped`, `judgments_dropped` (their document is not there) and
+    `needs_without_relevant` (left without any grade above 0).
 
     Raises:
         DesaError: this Python does not bring its standard library as readable source.
@@ -40,15 +45,21 @@ def load() -> RawCollection:
     documents, counts = read_documents(stdlib_sources())
     if len(documents) < MIN_DOCUMENTS:
         raise DesaError(
-            f"only {len(documents)} documents in this Python's standard library, {MIN_DOCUMENTS} are needed",
+            f"only {len(documents)} documents in this Python's standard library, {MIN_DOCUMENTS}"
+            " are needed",
             where="dataset=demo",
-            mend="use a Python whose standard library is installed as .py files, or another dataset",
+            hint=(
+                "use a Python whose standard library is installed as .py files, or another dataset"
+            ),
         )
     data = _demo_data()
     lines = (data / "needs.jsonl").read_text(encoding="utf-8").splitlines()
     queries = [(need["id"], need["text"]) for need in map(json.loads, lines)]
     lines = (data / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    judged = [(query, document, int(grade)) for query, document, grade in (line.split("\t") for line in lines)]
+    judged = [
+        (query, document, int(grade))
+        for query, document, grade in (line.split("\t") for line in lines)
+    ]
     qrels, dropped = keep_known(judged, {identifier for identifier, _, _ in documents})
     answered = {query for query, _, grade in qrels if grade > 0}
     counts["judgments_dropped"] = dropped
@@ -57,13 +68,18 @@ def load() -> RawCollection:
 
 
 def fingerprint() -> str:
-    """Hex SHA-256 of all that `load` depends on: Python version, library sources, needs, judgments, this module.
+    """Hex SHA-256 of all that `load` depends on: Python version, library sources, needs, judgments,
+    this module.
 
-    Contents are hashed, never times or places. The recorded texts are left out: who reads them hashes them.
+    Contents are hashed, never times or places. The recorded texts are left out: who reads them
+    hashes them.
     """
     digest = hashlib.sha256(platform.python_version().encode())
     data = _demo_data()
-    own = [(f"own/{path.name}", path) for path in (Path(__file__), *sorted(data.glob("*.jsonl")), data / "qrels.tsv")]
+    own = [
+        (f"own/{path.name}", path)
+        for path in (Path(__file__), *sorted(data.glob("*.jsonl")), data / "qrels.tsv")
+    ]
     for name, path in own + stdlib_sources():
         try:
             content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -87,7 +103,8 @@ def stdlib_sources() -> list[tuple[str, Path]]:
 def read_documents(sources: Iterable[tuple[str, Path]]) -> tuple[list[Document], dict[str, int]]:
     """Documents of the given modules in UTF-8 order of their ids, and what was noticed on the way.
 
-    Of several definitions under one name the first in the file stands; of several names with one text the first name.
+    Of several definitions under one name the first in the file stands; of several names with one
+    text the first name.
     """
     counts = {"source_files": 0, "source_files_unreadable": 0, "duplicate_texts_dropped": 0}
     found: dict[str, Document] = {}
@@ -121,7 +138,9 @@ def _demo_data() -> Path:
 
 
 def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """Public modules below a folder. Names that are no identifiers, site-packages among them, are not importable."""
+    """Public modules below a folder. Names that are no identifiers, site-packages among them, are
+    not importable.
+    """
     for path in folder.iterdir():
         name = path.stem if path.suffix == ".py" else path.name
         if name == "__init__" and package:
@@ -134,7 +153,9 @@ def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[tuple[str, Path
 
 
 def _documents(tree: ast.Module, module: str) -> Iterator[Document]:
-    """The documents of one module: itself, its public classes, functions and methods; no local functions."""
+    """The documents of one module: itself, its public classes, functions and methods; no local
+    functions.
+    """
     if text := _text(tree):
         yield module, _words(module), text
     yield from _members(tree.body, module, ())
@@ -154,7 +175,9 @@ def _members(body: Iterable[ast.stmt], module: str, path: tuple[str, ...]) -> It
 
 
 def _definitions(nodes: Iterable[ast.AST]) -> Iterator[Definition]:
-    """Definitions in source order, those under `if`, `try` and the like included, but none inside another."""
+    """Definitions in source order, those under `if`, `try` and the like included, but none inside
+    another.
+    """
     for node in nodes:
         if isinstance(node, Definition):
             yield node
@@ -174,7 +197,13 @@ def _words(identifier: str) -> str:
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments = node.args
-    named = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+    named = [
+        *arguments.posonlyargs,
+        *arguments.args,
+        arguments.vararg,
+        *arguments.kwonlyargs,
+        arguments.kwarg,
+    ]
     return f"({', '.join(a.arg for a in named if a and a.arg not in ('self', 'cls'))})"
 
 

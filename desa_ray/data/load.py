@@ -1,4 +1,6 @@
-"""The one door to collections: a dataset configuration in, a validated `Collection` (or its fingerprint) out."""
+"""The one door to collections: a dataset configuration in, a validated `Collection` (or its
+fingerprint) out.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ VERSION = 1  # raise it when the same source would become another collection
 
 @dataclass(frozen=True)
 class Reader:
-    """How one kind of source is read and identified, and where recorded generations come with it, if they do."""
+    """How one kind of source is read and identified, and where recorded generations come with it,
+    if they do.
+    """
 
     read: Callable[[DatasetConfig, Path, Findings], RawCollection]
     identity: Callable[[DatasetConfig, Path], str]
@@ -31,13 +35,17 @@ def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
     def generations(config: DatasetConfig, home: Path) -> Path | None:
         source = place(config, home)
         if source.is_file() and holds_generations(source):
-            mend = "unpack its folder generations/, and set generator.folder= to it"
-            raise DesaError("recorded texts are not read from within a zip", where=str(source), mend=mend)
+            hint = "unpack its folder generations/, and set generator.folder= to it"
+            raise DesaError(
+                "recorded texts are not read from within a zip", where=str(source), hint=hint
+            )
         folder = source / "generations"
         return folder if folder.is_dir() else None
 
     return Reader(
-        lambda config, home, findings: beir_layout.read(place(config, home), config.split, findings),
+        lambda config, home, findings: beir_layout.read(
+            place(config, home), config.split, findings
+        ),
         lambda config, home: beir_layout.identity(place(config, home), config.split),
         generations,
     )
@@ -45,7 +53,9 @@ def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
 
 def _given_path(config: DatasetConfig, _home: Path) -> Path:
     if config.path is None:
-        raise DesaError("no folder or zip given", where="dataset.path", mend="set it to one in BEIR layout")
+        raise DesaError(
+            "no folder or zip given", where="dataset.path", hint="set it to one in BEIR layout"
+        )
     return Path(config.path).expanduser()
 
 
@@ -80,30 +90,43 @@ def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
     raw = READERS[config.kind].read(config, data_home, findings)
     if config.queries is not None:
         _keep_queries(raw, config.queries, findings)
-    return validated(raw, name=config.name, missing_relevant=config.missing_relevant, findings=findings)
+    return validated(
+        raw, name=config.name, missing_relevant=config.missing_relevant, findings=findings
+    )
 
 
 def fingerprint(config: DatasetConfig, *, data_home: Path) -> str:
-    """Hex SHA-256 that changes whenever `load_collection` would give something else; parses nothing.
+    """Hex SHA-256 that changes whenever `load_collection` would give something else; parses
+    nothing.
 
-    It covers the source's contents, not its place, and the settings that decide what becomes of them. The errors are
-    those of a missing or unreadable source.
+    It covers the source's contents, not its place, and the settings that decide what becomes of
+    them. The errors are those of a missing or unreadable source.
     """
     source = READERS[config.kind].identity(config, data_home)
     chosen = [] if config.queries is None else [sorted(set(config.queries))]
-    return sha256_json([VERSION, config.name, config.split, config.missing_relevant, source, *chosen])
+    return sha256_json(
+        [VERSION, config.name, config.split, config.missing_relevant, source, *chosen]
+    )
 
 
 def _keep_queries(raw: RawCollection, chosen: tuple[str, ...], findings: Findings) -> None:
-    """Leaves only the chosen queries and their judgments; ids that do not exist are complained of."""
+    """Leaves only the chosen queries and their judgments; ids that do not exist are
+    complained of.
+    """
     wanted = set(chosen)
     if unknown := sorted(wanted - {query for query, _ in raw.queries}):
-        mend = "name ids of the queries file, or drop dataset.queries"
-        findings.add(DesaError(f"queries that do not exist: {listed(unknown)}", where="dataset.queries", mend=mend))
+        hint = "name ids of the queries file, or drop dataset.queries"
+        findings.add(
+            DesaError(
+                f"queries that do not exist: {listed(unknown)}", where="dataset.queries", hint=hint
+            )
+        )
     raw.queries = [row for row in raw.queries if row[0] in wanted]
     raw.qrels = [row for row in raw.qrels if row[0] in wanted]
 
 
 def generations_folder(config: DatasetConfig, *, data_home: Path) -> Path | None:
-    """The folder with the texts recorded for this data set (`generations/` beside its files); None if it has none."""
+    """The folder with the texts recorded for this data set (`generations/` beside its files); None
+    if it has none.
+    """
     return READERS[config.kind].generations(config, data_home)

@@ -1,4 +1,6 @@
-"""A collection as a source hands it over: plain rows in file order, not yet validated, numbered or sorted."""
+"""A collection as a source hands it over: plain rows in file order, not yet validated, numbered or
+sorted.
+"""
 
 import re
 from dataclasses import dataclass, field
@@ -9,7 +11,9 @@ BLANKS = " \t\r\n\v\f"
 
 
 def grade_of(text: str) -> int | None:
-    """The grade that a text is, blanks around it aside; None for what is no whole number of at most nine digits."""
+    """The grade that a text is, blanks around it aside; None for what is no whole number of at most
+    nine digits.
+    """
     digits = text.strip(BLANKS)
     return int(digits) if re.fullmatch("[+-]?[0-9]{1,9}", digits) else None
 
@@ -23,7 +27,8 @@ class RawCollection:
         queries: (id, text).
         qrels: (query id, document id, grade).
         broken: whether lines of the corpus could not be read.
-        counts: what the source itself noticed while reading (e.g. judgments it dropped); goes to the manifest.
+        counts: what the source itself noticed while reading (e.g. judgments it dropped); goes to
+            the manifest.
     """
 
     documents: list[tuple[str, str, str]]

@@ -1,7 +1,8 @@
 """A folder or zip in BEIR layout as named streams of bytes; nothing is ever extracted.
 
-Names are logical: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, whether they lie in a folder, in a zip, in a
-zip's single wrapping folder, or are packed (`.gz`, `.zst`). So a collection's identity does not depend on its packing.
+Names are logical: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`, whether they lie in a
+folder, in a zip, in a zip's single wrapping folder, or are packed (`.gz`, `.zst`). So a
+collection's identity does not depend on its packing.
 """
 
 import hashlib
@@ -20,7 +21,11 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.lines import shown
 from desa_ray.unpacking import BOMB, DAMAGE, changed, unpacked, unreadable, without_suffix
 
-CLUTTER = ("__MACOSX", "Thumbs.db", "desktop.ini")  # what desktops leave behind, beside names with a leading dot
+CLUTTER = (
+    "__MACOSX",
+    "Thumbs.db",
+    "desktop.ini",
+)  # what desktops leave behind, beside names with a leading dot
 
 Opener = Callable[[], AbstractContextManager[BinaryIO]]
 State = tuple[int, int, int]
@@ -56,7 +61,9 @@ class SourceFile:
             raise unreadable(error, self.label) from error
 
     def sha256(self) -> str:
-        """Hex digest of the bytes, read once a process while `state` lasts: the cells of a sweep share them."""
+        """Hex digest of the bytes, read once a process while `state` lasts: the cells of a sweep
+        share them.
+        """
         known = (self.label, self.state)
         if known not in _digests:
             digest = hashlib.sha256()
@@ -78,7 +85,8 @@ def open_source(path: Path) -> dict[str, SourceFile]:
     """Logical name -> file, for the files in BEIR layout that lie in the folder or zip `path`.
 
     Raises:
-        DesaError: no such path, not a zip, or an archive that could write or unpack where it must not.
+        DesaError: no such path, not a zip, or an archive that could write or unpack where it must
+            not.
     """
     try:
         found = list(_folder_files(path) if path.is_dir() else _zip_files(path))
@@ -87,12 +95,14 @@ def open_source(path: Path) -> dict[str, SourceFile]:
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:300]
         what = f"cannot be opened as a folder or zip: {reason or type(error).__name__}"
-        raise DesaError(what, where=str(path), mend="name a folder or a zip in BEIR layout") from error
+        raise DesaError(
+            what, where=str(path), hint="name a folder or a zip in BEIR layout"
+        ) from error
     files: dict[str, SourceFile] = {}
     for name, file in sorted(found, key=itemgetter(0)):
         logical = without_suffix(name)
         if logical in files:
-            raise DesaError(f"holds {logical} twice", where=str(path), mend="keep one of them")
+            raise DesaError(f"holds {logical} twice", where=str(path), hint="keep one of them")
         files[logical] = file
     return files
 
@@ -101,7 +111,9 @@ def holds_generations(path: Path) -> bool:
     """Whether the zip `path` has recorded texts in it."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return any("generations" in _name(member).split("/")[:-1] for member in archive.infolist())
+            return any(
+                "generations" in _name(member).split("/")[:-1] for member in archive.infolist()
+            )
     except DAMAGE:
         return False
 
@@ -119,15 +131,20 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, SourceFile]]:
         name = file.relative_to(folder).as_posix()
         if _wanted(name):
             if not file.is_file():  # a pipe or a device would never end
-                raise DesaError("is not a plain file", where=str(file), mend="put a file there")
+                raise DesaError("is not a plain file", where=str(file), hint="put a file there")
             state = _state(file)
             opener = cast(Opener, partial(open, file, "rb"))
-            yield name, SourceFile(str(file), opener, unpacking.limit_of(state[0]), None, file, state)
+            yield (
+                name,
+                SourceFile(str(file), opener, unpacking.limit_of(state[0]), None, file, state),
+            )
 
 
 def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
     if path.exists() and not path.is_file():
-        raise DesaError("is neither a folder nor a plain file", where=str(path), mend="name a folder or a zip")
+        raise DesaError(
+            "is neither a folder nor a plain file", where=str(path), hint="name a folder or a zip"
+        )
     state = _state(path)
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if not _name(member).endswith("/")]
@@ -135,7 +152,9 @@ def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
     members = [member for member in members if not _is_clutter(_name(member))]
     tops = {"".join(_name(member).partition("/")[:2]) for member in members}
     only = tops.pop() if len(tops) == 1 else ""
-    wrapping = only if only.endswith("/") else ""  # one folder that holds everything: look inside it
+    wrapping = (
+        only if only.endswith("/") else ""
+    )  # one folder that holds everything: look inside it
     for member in members:
         name = _name(member).removeprefix(wrapping)
         if _wanted(name):
@@ -154,7 +173,9 @@ def _is_clutter(name: str) -> bool:
 
 
 def _refuse_unsafe(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:
-    """Members are only streamed, so a bad name could do no harm here; it still marks an archive not to be trusted."""
+    """Members are only streamed, so a bad name could do no harm here; it still marks an archive not
+    to be trusted.
+    """
 
     def outside(name: str) -> bool:
         return name.startswith("/") or ":" in name.partition("/")[0] or ".." in name.split("/")
@@ -166,16 +187,24 @@ def _refuse_unsafe(path: Path, size: int, members: list[zipfile.ZipInfo]) -> Non
         "names that lead out of the archive": lambda member: outside(_name(member)),
         "symbolic links": lambda member: stat.S_ISLNK(member.external_attr >> 16),
         "encrypted members": lambda member: bool(member.flag_bits & 1),
-        "members larger than the archive": lambda member: member.header_offset + member.compress_size > size,
+        "members larger than the archive": lambda member: (
+            member.header_offset + member.compress_size > size
+        ),
         "members that look like decompression bombs": bomb,
     }
     for what, bad in reasons.items():
         if names := [shown(member.filename) for member in members if bad(member)]:
-            raise DesaError(f"refused, {len(names)} {what}: {listed(names)}", where=str(path), mend=BOMB)
+            raise DesaError(
+                f"refused, {len(names)} {what}: {listed(names)}", where=str(path), hint=BOMB
+            )
     if sum(member.compress_size for member in members) > size:
-        raise DesaError("refused, its members overlap", where=str(path), mend=BOMB)
+        raise DesaError("refused, its members overlap", where=str(path), hint=BOMB)
     if sum(member.file_size for member in members) > unpacking.MAX_BYTES:
-        raise DesaError(f"refused, unpacks to more than {unpacking.MAX_BYTES >> 30} GiB", where=str(path), mend=BOMB)
+        raise DesaError(
+            f"refused, unpacks to more than {unpacking.MAX_BYTES >> 30} GiB",
+            where=str(path),
+            hint=BOMB,
+        )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Nested corpus snapshots and query samples, drawn by the SHA-256 of ids (method.md section 11).
 
-Membership depends on ids, judgments and the wanted number only: the same on every machine, and a smaller choice lies
-within every bigger one.
+Membership depends on ids, judgments and the wanted number only: the same on every machine, and a
+smaller choice lies within every bigger one.
 """
 
 import hashlib
@@ -29,19 +29,28 @@ def snapshot(ids: Sequence[str], relevant: Collection[str], size: int) -> list[i
         Ascending positions in `ids`.
 
     Raises:
-        DesaError: `size` is below the number of relevant documents, or not below that of the whole corpus.
+        DesaError: `size` is below the number of relevant documents, or not below that of the whole
+            corpus.
     """
     kept = [place for place, key in enumerate(ids) if key in relevant]
     if size < len(kept):
         what = f"a snapshot of {size} documents cannot hold all {len(kept)} relevant ones"
-        raise DesaError(what, where="dataset.size", mend=f"use {len(kept)} or more, below {len(ids)}")
+        raise DesaError(
+            what, where="dataset.size", hint=f"use {len(kept)} or more, below {len(ids)}"
+        )
     if size >= len(ids):
         what = f"a snapshot of {size} documents is no strict subset of a corpus of {len(ids)}"
-        raise DesaError(what, where="dataset.size", mend="use a smaller size, or dataset.size=all for the whole corpus")
+        raise DesaError(
+            what,
+            where="dataset.size",
+            hint="use a smaller size, or dataset.size=all for the whole corpus",
+        )
     others = (place for place in hash_order(ids) if ids[place] not in relevant)
     return sorted([*kept, *islice(others, size - len(kept))])
 
 
 def sample(ids: Sequence[str], judged: Collection[str], count: int) -> list[int]:
-    """Ascending positions of the first `count` judged queries in hash order; of all of them where there are fewer."""
+    """Ascending positions of the first `count` judged queries in hash order; of all of them where
+    there are fewer.
+    """
     return sorted([place for place in hash_order(ids) if ids[place] in judged][:count])

@@ -1,7 +1,8 @@
-"""TREC files: runs (`query Q0 document rank score tag`) and judgments (`query iteration document grade`).
+"""TREC files: runs (`query Q0 document rank score tag`) and judgments (`query iteration document
+grade`).
 
-Ids are whatever stands between ASCII blanks, in UTF-8, without control characters. A file packed with gzip or zstd is
-unpacked as it is read; a name that ends in `.gz` is written packed.
+Ids are whatever stands between ASCII blanks, in UTF-8, without control characters. A file packed
+with gzip or zstd is unpacked as it is read; a name that ends in `.gz` is written packed.
 """
 
 import gzip
@@ -36,18 +37,18 @@ PIECE = 1 << 14
 def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str, list[str]]:
     """Query id -> document ids, best first; queries as they first occur.
 
-    The rank column decides. Ranks may start anywhere and have gaps: only their order counts, and a score that rises
-    with the rank is refused, as nothing says which of the two is meant. Where ranks of a query tie (BEIR writes 0
-    everywhere) they are no order, so that query goes by score, as trec_eval does; equal scores go by rank, then by id.
-    Lines may stand in any order.
+    The rank column decides. Ranks may start anywhere and have gaps: only their order counts, and a
+    score that rises with the rank is refused, as nothing says which of the two is meant. Where
+    ranks of a query tie (BEIR writes 0 everywhere) they are no order, so that query goes by score,
+    as trec_eval does; equal scores go by rank, then by id. Lines may stand in any order.
 
     Args:
         tell: is told once how many queries went by score.
 
     Raises:
-        DesaError: file and lines of everything wrong: not six fields, a rank or score that is no number, a document
-            that a query has twice, an id with control characters, a score that rises with the rank; or a file that
-            cannot be read or has no line.
+        DesaError: file and lines of everything wrong: not six fields, a rank or score that is no
+            number, a document that a query has twice, an id with control characters, a score that
+            rises with the rank; or a file that cannot be read or has no line.
     """
     findings = Findings()
     place = str(path)
@@ -61,7 +62,7 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
             _check_control(query, "query id", place, line, findings)
         if rank is None or score is None:
             detail = shown(f"{rank_text} {score_text}")[1:-1]
-            findings.line(place, line, "rank or score is not a number", detail, mend=RUN_LINE)
+            findings.line(place, line, "rank or score is not a number", detail, hint=RUN_LINE)
         else:
             if document not in names:
                 _check_control(document, "document id", place, line, findings)
@@ -73,7 +74,7 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
         by_score += [query] if tied else []
     findings.raise_if_any()
     if not run:
-        raise DesaError("the run has no line", where=place, mend="name a TREC run")
+        raise DesaError("the run has no line", where=place, hint="name a TREC run")
     if by_score and tell is not None:
         queries = f"{len(by_score)} of {len(run)} queries (first {shown(by_score[0])})"
         tell(f"{path}: ranks tie in {queries}: these go by score, equal scores by rank, then by id")
@@ -94,14 +95,16 @@ class _Lines:
         self.lines.append(line)
 
     def ordered(self, query: str, file: str, findings: Findings) -> tuple[list[str], bool]:
-        """The documents, best first, and whether their ranks tie; what is wrong with them goes to `findings`."""
+        """The documents, best first, and whether their ranks tie; what is wrong with them goes to
+        `findings`.
+        """
         documents, ranks, scores = self.documents, self.ranks, self.scores
         if len(set(documents)) < len(documents):
             known: set[str] = set()
             for document, line in zip(documents, self.lines, strict=True):
                 if document in known:
                     detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}"
-                    findings.line(file, line, "a document twice", detail, mend="keep one of them")
+                    findings.line(file, line, "a document twice", detail, hint="keep one of them")
                 known.add(document)
         tied = len(set(ranks)) < len(ranks)
         if tied:
@@ -111,27 +114,30 @@ class _Lines:
             for before, after in pairwise(order):
                 if scores[after] > scores[before]:
                     detail = f"query {shown(query)[1:-1]}, rank {ranks[after]}"
-                    mend = "sort the lines by what is meant and number the ranks anew"
-                    findings.line(file, self.lines[after], "the score rises with the rank", detail, mend=mend)
+                    hint = "sort the lines by what is meant and number the ranks anew"
+                    findings.line(
+                        file, self.lines[after], "the score rises with the rank", detail, hint=hint
+                    )
         return [documents[n] for n in order], tied
 
 
 def _check_control(name: str, kind: str, file: str, line: int, findings: Findings) -> None:
     if has_control(name):
         what = f"{kind} with a control character"
-        findings.line(file, line, what, shown(name), mend="write ids without them")
+        findings.line(file, line, what, shown(name), hint="write ids without them")
 
 
 def read_qrels(path: Path) -> pl.DataFrame:
     """Columns `query_id`, `doc_id` (String), `grade` (Int32), in file order.
 
-    A file that begins with the header of BEIR's judgments (`query-id corpus-id score`) is read as such. A judgment that
-    stands there twice counts once, as in a collection.
+    A file that begins with the header of BEIR's judgments (`query-id corpus-id score`) is read as
+    such. A judgment that stands there twice counts once, as in a collection.
 
     Raises:
-        DesaError: file and lines of everything wrong: not four fields (three after BEIR's header), a grade that is no
-            whole number or huge, a pair judged twice with different grades, an id that is empty or has control
-            characters; or a file that cannot be read or has no line.
+        DesaError: file and lines of everything wrong: not four fields (three after BEIR's header),
+            a grade that is no whole number or huge, a pair judged twice with different grades, an
+            id that is empty or has control characters; or a file that cannot be read or has no
+            line.
     """
     findings = Findings()
     grades: dict[tuple[str, str], int] = {}
@@ -143,23 +149,38 @@ def read_qrels(path: Path) -> pl.DataFrame:
                 _check_control(name, kind, str(path), line, findings)
         pair = names.setdefault(query, query), names.setdefault(document, document)
         if not query or not document:
-            findings.line(str(path), line, "an empty id", mend="give every query and document an id")
+            findings.line(
+                str(path), line, "an empty id", hint="give every query and document an id"
+            )
         elif grade is None:
             detail = shown(grade_text)[1:-1]
-            findings.line(str(path), line, "grade is not a whole number", detail, mend=GRADE)
+            findings.line(str(path), line, "grade is not a whole number", detail, hint=GRADE)
         elif grade > MAX_GRADE:
-            findings.line(str(path), line, f"grade is above {MAX_GRADE}", grade_text.strip(BLANKS), mend=GRADE)
+            findings.line(
+                str(path), line, f"grade is above {MAX_GRADE}", grade_text.strip(BLANKS), hint=GRADE
+            )
         elif max(grades.setdefault(pair, grade), 0) != max(grade, 0):  # grades below 0 count as 0
-            detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}: {grades[pair]} and {grade}"
-            findings.line(str(path), line, "judged twice with different grades", detail, mend="keep one of them")
+            detail = (
+                f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}: {grades[pair]} and"
+                f" {grade}"
+            )
+            findings.line(
+                str(path),
+                line,
+                "judged twice with different grades",
+                detail,
+                hint="keep one of them",
+            )
     findings.raise_if_any()
     if not grades:
-        raise DesaError("there are no judgments", where=str(path), mend="name TREC or BEIR qrels")
+        raise DesaError("there are no judgments", where=str(path), hint="name TREC or BEIR qrels")
     return pl.DataFrame([(*pair, grade) for pair, grade in grades.items()], QRELS, orient="row")
 
 
 def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str, str, str]]]:
-    """Line number, query, document and grade as text, of either form; ids of BEIR's form may hold blanks."""
+    """Line number, query, document and grade as text, of either form; ids of BEIR's form may hold
+    blanks.
+    """
     lines = numbered_lines(file_blocks(path), str(path), findings)
     first = next(lines, None)
     if first is not None and first[1].split("\t") == BEIR_HEADER:
@@ -168,25 +189,27 @@ def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str,
             if len(fields) == len(BEIR_HEADER):
                 yield line, (fields[0], fields[1], fields[2])
             else:
-                findings.line(str(path), line, "not three tab-separated columns", mend=BEIR_LINE)
+                findings.line(str(path), line, "not three tab-separated columns", hint=BEIR_LINE)
         return
     for line, text in [] if first is None else chain([first], lines):
         fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
         if len(fields) == 4:
             yield line, (fields[0], fields[2], fields[3])
         else:
-            findings.line(str(path), line, f"{len(fields)} fields, expected 4", mend=QRELS_LINE)
+            findings.line(str(path), line, f"{len(fields)} fields, expected 4", hint=QRELS_LINE)
 
 
-def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) -> None:
+def write_run(
+    path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str
+) -> None:
     """Writes rankings with strictly decreasing scores: length, length - 1, ..., 1.
 
-    Fused scores may tie or differ by less than float32 tells apart, and trec_eval orders by score alone; so scores only
-    say the rank.
+    Fused scores may tie or differ by less than float32 tells apart, and trec_eval orders by score
+    alone; so scores only say the rank.
 
     Args:
-        rankings: document ids (best first) by query id, or a frame with columns `query_id` (String) and `docs` (List of
-            String); an empty list writes no line.
+        rankings: document ids (best first) by query id, or a frame with columns `query_id` (String)
+            and `docs` (List of String); an empty list writes no line.
 
     Raises:
         DesaError: an id or tag that a TREC line cannot hold (empty, or with a blank in it).
@@ -196,7 +219,9 @@ def write_run(path: Path, rankings: pl.DataFrame | Mapping[str, Sequence[str]], 
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes megabytes piece by piece: the kernel then takes small pages, which virtual machines give out faster."""
+    """Writes megabytes piece by piece: the kernel then takes small pages, which virtual machines
+    give out faster.
+    """
     pieces = memoryview(data)
     with path.open("wb") as stream:
         for start in range(0, len(data), PIECE):
@@ -211,18 +236,29 @@ def run_text(rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) 
     kept = frame.filter(pl.col("docs").list.len() > 0)
     lines = kept.explode("docs")
     _check(lines["docs"], "document id", of=lines["query_id"])
-    # What follows a document's id depends on its place and on how many there are: few lengths, so few such ends.
-    lengths, which = np.unique(kept["docs"].list.len().to_numpy().astype(np.int64), return_inverse=True)
+    # What follows a document's id depends on its place and on how many there are: few lengths, so
+    # few such ends.
+    lengths, which = np.unique(
+        kept["docs"].list.len().to_numpy().astype(np.int64), return_inverse=True
+    )
     starts = np.cumsum(lengths) - lengths
     places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
     counts = pl.DataFrame({"rank": places + 1, "score": np.repeat(lengths, lengths) - places})
     ends = counts.select(pl.format(" {} {} {}\n", "rank", "score", pl.lit(tag))).to_series()
     own = lengths[which]
     rows = np.arange(own.sum()) + np.repeat(starts[which] - (np.cumsum(own) - own), own)
-    text = lines.select(pl.concat_str("query_id", pl.lit(" Q0 "), "docs", ends.gather(rows).alias("end"))).to_series()
-    arrow: Any = text.to_arrow(compat_level=OLDEST)  # the lines one after the other, and where each of them begins
+    text = lines.select(
+        pl.concat_str("query_id", pl.lit(" Q0 "), "docs", ends.gather(rows).alias("end"))
+    ).to_series()
+    arrow: Any = text.to_arrow(
+        compat_level=OLDEST
+    )  # the lines one after the other, and where each of them begins
     _, begins, joined = arrow.buffers()
-    return bytes(memoryview(joined)[: np.frombuffer(begins, np.int64)[len(text)]]) if len(text) else b""
+    return (
+        bytes(memoryview(joined)[: np.frombuffer(begins, np.int64)[len(text)]])
+        if len(text)
+        else b""
+    )
 
 
 def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:
@@ -246,12 +282,15 @@ def write_qrels(path: Path, qrels: pl.DataFrame) -> None:
 
 
 def has_blanks(columns: Iterable[pl.Series]) -> bool:
-    """Whether an id in any of the columns (String) has a blank, by which a TREC file divides its fields."""
+    """Whether an id in any of the columns (String) has a blank, by which a TREC file divides its
+    fields.
+    """
     return any(bool(column.unique().str.contains(r"\s").any()) for column in columns)
 
 
 def without_blanks(name: str) -> str:
-    """The id with every blank and percent sign percent-encoded, which `urllib.parse.unquote` undoes.
+    """The id with every blank and percent sign percent-encoded, which `urllib.parse.unquote`
+    undoes.
 
     Where one id of a data set needs it, all are spelled so, or two could become one.
     """
@@ -264,7 +303,7 @@ def _check(texts: pl.Series, name: str, of: pl.Series | None = None) -> None:
         place = int(bad[0])
         whose = f"query {of[place]}: " if of is not None else ""
         what = f"{whose}{name} {texts[place]!r} cannot be written to a TREC file"
-        raise DesaError(what, mend="use ids without blanks")
+        raise DesaError(what, hint="use ids without blanks")
 
 
 def _cannot_be_written(texts: pl.Series) -> pl.Series:
@@ -278,12 +317,14 @@ def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, lis
         if len(fields) == count:
             yield line, fields
         else:
-            findings.line(str(path), line, f"{len(fields)} fields, expected {count}", mend=RUN_LINE)
+            findings.line(str(path), line, f"{len(fields)} fields, expected {count}", hint=RUN_LINE)
 
 
 def _rank(text: str) -> int | None:
     """A whole number, also one written as 1.0."""
-    return int(text.partition(".")[0]) if re.fullmatch(r"[+-]?[0-9]{1,9}(\.0{0,9})?", text) else None
+    return (
+        int(text.partition(".")[0]) if re.fullmatch(r"[+-]?[0-9]{1,9}(\.0{0,9})?", text) else None
+    )
 
 
 def _finite(text: str) -> float | None:

@@ -1,7 +1,8 @@
-"""From raw rows to a `Collection`, or every reason why not (method.md section 1), reported together.
+"""From raw rows to a `Collection`, or every reason why not (method.md section 1), reported
+together.
 
-Refused are ids that cannot be told apart, stored or ordered, and judgments that point nowhere. Oddities that retrieval
-copes with (empty texts, unjudged queries) are kept and counted.
+Refused are ids that cannot be told apart, stored or ordered, and judgments that point nowhere.
+Oddities that retrieval copes with (empty texts, unjudged queries) are kept and counted.
 """
 
 from collections import Counter
@@ -18,13 +19,16 @@ UNICODE = "write whole characters: half of a surrogate pair is none"
 MAX_ID_BYTES = 32_766  # Lucene's longest term
 
 
-def validated(raw: RawCollection, *, name: str, missing_relevant: str, findings: Findings) -> Collection:
+def validated(
+    raw: RawCollection, *, name: str, missing_relevant: str, findings: Findings
+) -> Collection:
     """The collection of these rows: joined texts, UTF-8 order, judgments that the corpus can meet.
 
     Args:
         raw: rows as read; its documents are taken out of it, as they may be most of the memory.
         name: the data set's name.
-        missing_relevant: `error`, or `drop` to leave out positive judgments of documents that the corpus lacks.
+        missing_relevant: `error`, or `drop` to leave out positive judgments of documents that the
+            corpus lacks.
         findings: what reading found wrong already; complaints of this function join it.
 
     Raises:
@@ -54,13 +58,17 @@ def validated(raw: RawCollection, *, name: str, missing_relevant: str, findings:
         name,
         _text_frame(documents),
         _text_frame(raw.queries),
-        pl.DataFrame(judgments, {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32}, orient="row"),
+        pl.DataFrame(
+            judgments, {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32}, orient="row"
+        ),
         raw.counts | counts,
     )
 
 
 def _joined(raw: RawCollection) -> list[tuple[str, str]]:
-    """(id, text) of every document, the title before the text; each row leaves `raw` as it is joined."""
+    """(id, text) of every document, the title before the text; each row leaves `raw` as it is
+    joined.
+    """
     rows, documents = raw.documents, []
     rows.reverse()
     while rows:
@@ -75,23 +83,29 @@ def _text_frame(rows: list[tuple[str, str]]) -> pl.DataFrame:
     return pl.DataFrame(columns, {"id": pl.String, "text": pl.String})
 
 
-def _check_texts(where: str, kind: str, rows: list[tuple[str, str]], findings: Findings) -> set[str]:
+def _check_texts(
+    where: str, kind: str, rows: list[tuple[str, str]], findings: Findings
+) -> set[str]:
     """Checks ids and texts of documents or queries; the set of ids."""
     if not rows:
-        findings.add(DesaError("empty: not one row", where=where, mend=f"give at least one {kind}"))
+        findings.add(DesaError("empty: not one row", where=where, hint=f"give at least one {kind}"))
     times = Counter(key for key, _ in rows)
     twice = sorted(key for key, n in times.items() if n > 1)
-    findings.items(where, f"duplicate {kind} ids", twice, mend="keep one row per id")
+    findings.items(where, f"duplicate {kind} ids", twice, hint="keep one row per id")
     if empty := times[""]:
-        findings.add(DesaError(f"empty {kind} ids ({empty})", where=where, mend=f"give every {kind} an id"))
+        findings.add(
+            DesaError(f"empty {kind} ids ({empty})", where=where, hint=f"give every {kind} an id")
+        )
     halves = [key for key in times if has_lone_surrogate(key)]
-    findings.items(where, f"{kind} ids with a lone surrogate", halves, mend=UNICODE)
+    findings.items(where, f"{kind} ids with a lone surrogate", halves, hint=UNICODE)
     controls = sorted(key for key in times if has_control(key))
-    findings.items(where, f"{kind} ids with control characters", controls, mend="write ids without them")
+    findings.items(
+        where, f"{kind} ids with control characters", controls, hint="write ids without them"
+    )
     long = [key for key in times if _too_long(key)]
-    findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", long, mend="use shorter ids")
+    findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", long, hint="use shorter ids")
     broken = [key for key, text in rows if has_lone_surrogate(text)]
-    findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken, mend=UNICODE)
+    findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken, hint=UNICODE)
     return set(times)
 
 
@@ -108,7 +122,9 @@ def _check_qrels(
     queries: set[str],
     findings: Findings,
 ) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
-    """(query, document) -> grade, at least 0, for judgments of documents that the corpus holds; and counts."""
+    """(query, document) -> grade, at least 0, for judgments of documents that the corpus holds; and
+    counts.
+    """
     where = f"{name} qrels"
     qrels: dict[tuple[str, str], int] = {}
     contradictory: dict[tuple[str, str], None] = {}
@@ -116,23 +132,39 @@ def _check_qrels(
         effective = max(grade, 0)  # grades <= 0 count as 0
         if qrels.setdefault((query, document), effective) != effective:
             contradictory[query, document] = None
-    findings.items(where, "judgments with contradictory grades", _pairs(contradictory), mend="keep one of them")
+    findings.items(
+        where, "judgments with contradictory grades", _pairs(contradictory), hint="keep one of them"
+    )
     huge = [pair for pair, grade in qrels.items() if grade > MAX_GRADE]
-    findings.items(where, f"grades above {MAX_GRADE}", _pairs(huge), mend="grade on a small scale, such as 0 to 3")
+    findings.items(
+        where,
+        f"grades above {MAX_GRADE}",
+        _pairs(huge),
+        hint="grade on a small scale, such as 0 to 3",
+    )
     unknown = sorted({query for query, _ in qrels} - queries)
-    mend = "are these the qrels of this collection? add the queries, or remove their judgments"
-    findings.items(where, "judged queries that are not in the queries file", unknown, mend=mend)
+    hint = "are these the qrels of this collection? add the queries, or remove their judgments"
+    findings.items(where, "judged queries that are not in the queries file", unknown, hint=hint)
 
     absent = {pair: grade for pair, grade in qrels.items() if pair[1] not in documents}
     missing = [pair for pair, grade in absent.items() if grade > 0]
     kept = {pair: grade for pair, grade in qrels.items() if pair not in absent}
     nothing = not any(grade > 0 for grade in kept.values())
-    mend = _mend(raw, qrels, documents, nothing)
+    hint = _hint(raw, qrels, documents, nothing)
     if missing_relevant == "error":
-        findings.items(where, "relevant documents that the corpus lacks (query/document)", _pairs(missing), mend=mend)
+        findings.items(
+            where,
+            "relevant documents that the corpus lacks (query/document)",
+            _pairs(missing),
+            hint=hint,
+        )
     if nothing and not (missing and missing_relevant == "error"):
         what = "not one positive judgment, so nothing could be evaluated"
-        findings.add(DesaError(what, where=where, mend=mend if missing else "grade what is relevant 1 or more"))
+        findings.add(
+            DesaError(
+                what, where=where, hint=hint if missing else "grade what is relevant 1 or more"
+            )
+        )
     return kept, {
         "missing_relevant_dropped": len(missing),
         "missing_nonrelevant_dropped": len(absent) - len(missing),
@@ -141,11 +173,15 @@ def _check_qrels(
     }
 
 
-def _mend(raw: RawCollection, qrels: Mapping[tuple[str, str], int], documents: set[str], nothing: bool) -> str:
-    """What to do about relevant documents that the corpus lacks; dropping them helps only where others are left."""
+def _hint(
+    raw: RawCollection, qrels: Mapping[tuple[str, str], int], documents: set[str], nothing: bool
+) -> str:
+    """What to do about relevant documents that the corpus lacks; dropping them helps only where
+    others are left.
+    """
     judged = {document for _, document in qrels}
     if raw.broken:
-        return "mend the corpus first: they may stand in its broken lines"
+        return "fix the corpus first: they may stand in its broken lines"
     if judged and documents and judged.isdisjoint(documents):
         examples = f"they judge {shown(min(judged))} and the like, it has {shown(min(documents))}"
         return f"use the qrels of this corpus: {examples}"

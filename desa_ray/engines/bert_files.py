@@ -1,7 +1,8 @@
-"""What the files of a BERT folder say, checked field by field and tensor by tensor before anything loads them.
+"""What the files of a BERT folder say, checked field by field and tensor by tensor before anything
+loads them.
 
-`config.json` must describe a plain BERT encoder, and the header of `model.safetensors` every tensor of it in its shape;
-both are read here without any library of models, so that a plan knows early.
+`config.json` must describe a plain BERT encoder, and the header of `model.safetensors` every tensor
+of it in its shape; both are read here without any library of models, so that a plan knows early.
 """
 
 import json
@@ -40,14 +41,15 @@ def read_architecture(path: Path) -> Architecture:
     """Read `config.json`; refuses what the ONNX conversion would compute wrongly.
 
     Raises:
-        DesaError: unreadable, a field is missing or no number that can be meant, or not a plain BERT encoder.
+        DesaError: unreadable, a field is missing or no number that can be meant, or not a plain
+            BERT encoder.
     """
     values = _object(_read(path, MAX_CONFIG), path)
     needed = {"model_type": "bert", "hidden_act": "gelu", "position_embedding_type": "absolute"}
     for key, value in needed.items():
         if values.get(key, value) != value:
             what = f"{key} is {shown_value(values[key])}, only {value!r} can be converted"
-            raise DesaError(what, where=str(path), mend=OTHER)
+            raise DesaError(what, where=str(path), hint=OTHER)
     architecture = Architecture(
         layers=_whole(values, "num_hidden_layers", path),
         heads=_whole(values, "num_attention_heads", path),
@@ -56,8 +58,11 @@ def read_architecture(path: Path) -> Architecture:
         layer_norm_epsilon=_epsilon(values, path),
     )
     if architecture.hidden % architecture.heads:
-        what = f"hidden_size {architecture.hidden} is no multiple of num_attention_heads {architecture.heads}"
-        raise DesaError(what, where=str(path), mend=ANEW)
+        what = (
+            f"hidden_size {architecture.hidden} is no multiple of num_attention_heads"
+            f" {architecture.heads}"
+        )
+        raise DesaError(what, where=str(path), hint=ANEW)
     return architecture
 
 
@@ -68,7 +73,7 @@ def _read(path: Path, limit: int) -> bytes:
     except OSError as error:
         raise DesaError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
     if len(data) > limit:
-        raise DesaError(f"is larger than {limit >> 20} MiB", where=str(path), mend=ANEW)
+        raise DesaError(f"is larger than {limit >> 20} MiB", where=str(path), hint=ANEW)
     return data
 
 
@@ -76,9 +81,11 @@ def _object(data: bytes, path: Path, what: str = "a BERT configuration") -> dict
     try:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise DesaError(f"not {what}: {' '.join(str(error).split())[:200]}", where=str(path), mend=ANEW) from None
+        raise DesaError(
+            f"not {what}: {' '.join(str(error).split())[:200]}", where=str(path), hint=ANEW
+        ) from None
     if not isinstance(values, dict):
-        raise DesaError(f"not {what} but {shown_value(values)}", where=str(path), mend=ANEW)
+        raise DesaError(f"not {what} but {shown_value(values)}", where=str(path), hint=ANEW)
     return values
 
 
@@ -98,7 +105,9 @@ def _epsilon(values: Mapping[str, Any], path: Path) -> float:
 
 def _wrong(values: Mapping[str, Any], name: str, wanted: str, path: Path) -> DesaError:
     found = f"{name} is {shown_value(values[name])}" if name in values else f"{name} is missing"
-    return DesaError(f"not a BERT configuration: {found}, {wanted} is meant", where=str(path), mend=OTHER)
+    return DesaError(
+        f"not a BERT configuration: {found}, {wanted} is meant", where=str(path), hint=OTHER
+    )
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,8 @@ class Tensor:
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name, without a leading `bert.`, as its header describes them.
+    """The tensors of a safetensors file by name, without a leading `bert.`, as its header describes
+    them.
 
     Raises:
         DesaError: no safetensors file: names the field or tensor that is wrong.
@@ -123,7 +133,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, MAX_HEADER):
                 what = f"not a readable safetensors file: its header cannot have {length} bytes"
-                raise DesaError(what, where=str(path), mend=ANEW)
+                raise DesaError(what, where=str(path), hint=ANEW)
             entries = _object(file.read(length), path, "a readable safetensors file")
     except OSError as error:
         raise DesaError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
@@ -134,24 +144,34 @@ def read_header(path: Path) -> dict[str, Tensor]:
         tensor = _tensor(entry, 8 + length, size)
         if tensor is None:
             what = f"not a readable safetensors file: tensor {shown(name)} is {shown_value(entry)}"
-            raise DesaError(what, where=str(path), mend=ANEW)
+            raise DesaError(what, where=str(path), hint=ANEW)
         plain = name.removeprefix("bert.")
         if plain in tensors:
-            raise DesaError(f"tensor {shown(plain)} stands there twice", where=str(path), mend=ANEW)
+            raise DesaError(f"tensor {shown(plain)} stands there twice", where=str(path), hint=ANEW)
         tensors[plain] = tensor
     return tensors
 
 
 def _tensor(entry: Any, begin: int, size: int) -> Tensor | None:
-    """A header's entry; None for one that cannot be meant. `begin`: where the numbers begin in a file of `size`."""
+    """A header's entry; None for one that cannot be meant. `begin`: where the numbers begin in a
+    file of `size`.
+    """
     if not isinstance(entry, dict):
         return None
-    kind, shape, offsets = entry.get("dtype"), _sizes(entry.get("shape")), _sizes(entry.get("data_offsets"))
+    kind, shape, offsets = (
+        entry.get("dtype"),
+        _sizes(entry.get("shape")),
+        _sizes(entry.get("data_offsets")),
+    )
     if not isinstance(kind, str) or shape is None or offsets is None or len(offsets) != 2:
         return None
     start, stop = begin + offsets[0], begin + offsets[1]
-    told = stop - start if kind not in FLOATS else np.dtype(FLOATS[kind]).itemsize * math.prod(shape)
-    return Tensor(kind, shape, start, stop) if start <= stop <= size and stop - start == told else None
+    told = (
+        stop - start if kind not in FLOATS else np.dtype(FLOATS[kind]).itemsize * math.prod(shape)
+    )
+    return (
+        Tensor(kind, shape, start, stop) if start <= stop <= size and stop - start == told else None
+    )
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
@@ -160,7 +180,8 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
 
 
 def check_weights(path: Path, architecture: Architecture) -> None:
-    """Every tensor of the architecture is there, in its shape, and finite; read once a process while the file lasts.
+    """Every tensor of the architecture is there, in its shape, and finite; read once a process
+    while the file lasts.
 
     Raises:
         DesaError: names the tensor that is missing, misshapen or not finite.
@@ -178,30 +199,42 @@ def _checked(path: Path, architecture: Architecture, _: tuple[int, int, int]) ->
     for name, shape in _shapes(tensors, architecture):
         tensor = tensors.get(name)
         if tensor is None:
-            mend = "check that it is a BERT encoder and that config.json belongs to it"
-            raise DesaError(f"lacks the tensor {name!r}", where=str(path), mend=mend)
+            hint = "check that it is a BERT encoder and that config.json belongs to it"
+            raise DesaError(f"lacks the tensor {name!r}", where=str(path), hint=hint)
         if tensor.kind not in FLOATS:
-            what = f"tensor {name!r} is of type {shown(tensor.kind)[1:-1]}, one of {', '.join(FLOATS)} is meant"
-            raise DesaError(what, where=str(path), mend="save the weights as float32")
+            what = (
+                f"tensor {name!r} is of type {shown(tensor.kind)[1:-1]}, one of {', '.join(FLOATS)}"
+                " is meant"
+            )
+            raise DesaError(what, where=str(path), hint="save the weights as float32")
         if not _fits(tensor.shape, shape, at_least=name == "embeddings.position_embeddings.weight"):
             meant = ", ".join(str(n or "any") for n in shape)
-            what = f"tensor {name!r} has the shape {list(tensor.shape)}, by config.json [{meant}] is meant"
-            raise DesaError(what, where=str(path), mend="take config.json and weights of one model")
+            what = (
+                f"tensor {name!r} has the shape {list(tensor.shape)}, by config.json [{meant}] is"
+                " meant"
+            )
+            raise DesaError(what, where=str(path), hint="take config.json and weights of one model")
         if not _finite(path, tensor):
             what = f"tensor {name!r} holds a number that is not finite"
-            raise DesaError(what, where=str(path), mend=ANEW)
+            raise DesaError(what, where=str(path), hint=ANEW)
 
 
 def _fits(found: tuple[int, ...], meant: tuple[int, ...], *, at_least: bool) -> bool:
-    """Whether a shape is the one that is meant; a 0 stands for any length, the first may be more with `at_least`."""
+    """Whether a shape is the one that is meant; a 0 stands for any length, the first may be more
+    with `at_least`.
+    """
     if len(found) != len(meant) or (at_least and found[0] < meant[0]):
         return False
     pairs = list(zip(found, meant, strict=True))[at_least:]
     return all(have > 0 if want == 0 else have == want for have, want in pairs)
 
 
-def _shapes(tensors: Mapping[str, Tensor], architecture: Architecture) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and shape of every tensor that the conversion reads, 0 for a length that is the file's own affair."""
+def _shapes(
+    tensors: Mapping[str, Tensor], architecture: Architecture
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of every tensor that the conversion reads, 0 for a length that is the file's
+    own affair.
+    """
     hidden = architecture.hidden
     yield "embeddings.word_embeddings.weight", (0, hidden)
     yield "embeddings.position_embeddings.weight", (architecture.positions, hidden)
@@ -232,5 +265,9 @@ def _norm(name: str, size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
 def _finite(path: Path, tensor: Tensor) -> bool:
     kind = np.dtype(FLOATS[tensor.kind]).newbyteorder("<")
     with path.open("rb") as file:
-        numbers = np.memmap(file, kind, "r", tensor.start, tensor.shape) if math.prod(tensor.shape) else np.empty(0)
+        numbers = (
+            np.memmap(file, kind, "r", tensor.start, tensor.shape)
+            if math.prod(tensor.shape)
+            else np.empty(0)
+        )
         return bool(np.isfinite(numbers).all())

@@ -1,14 +1,18 @@
-"""Complete-list BM25 from postings, bit-identical to Lucene's own scores, in a process that holds no JVM.
+"""Complete-list BM25 from postings, bit-identical to Lucene's own scores, in a process that holds
+no JVM.
 
-Lucene's BM25Similarity (Lucene 10; Robertson & Zaragoza 2009 without the constant k1 + 1) scores a document d by
+Lucene's BM25Similarity (Lucene 10; Robertson & Zaragoza 2009 without the constant k1 + 1) scores a
+document d by
 
-    score(d) = sum over distinct query terms t of  w_t - w_t / (1 + tf(t, d) * c(d)),     w_t = count(t) * idf(t),
-    idf(t)   = ln(1 + (n - df(t) + 0.5) / (df(t) + 0.5)),        1 / c(d) = k1 * (1 - b + b * length(d) / mean length),
+    score(d) = sum over distinct query terms t of  w_t - w_t / (1 + tf(t, d) * c(d)),     w_t =
+    count(t) * idf(t), idf(t)   = ln(1 + (n - df(t) + 0.5) / (df(t) + 0.5)),        1 / c(d) = k1 *
+    (1 - b + b * length(d) / mean length),
 
-where count(t) is how often the query holds t, n is the number of documents with any term, and length(d) went through
-Lucene's one-byte form (`SmallFloat.intToByte4`). Everything is float32 in this order of operations; only the logarithm
-and the sum over terms are float64, and the sum is rounded to float32 once. method.md section 4 asks for these scores
-themselves: `SimpleSearcher` rewrites them to break ties.
+where count(t) is how often the query holds t, n is the number of documents with any term, and
+length(d) went through Lucene's one-byte form (`SmallFloat.intToByte4`). Everything is float32 in
+this order of operations; only the logarithm and the sum over terms are float64, and the sum is
+rounded to float32 once. method.md section 4 asks for these scores themselves: `SimpleSearcher`
+rewrites them to break ties.
 """
 
 import math
@@ -23,26 +27,34 @@ from desa_ray.engines.postings import Postings
 
 
 class BM25:
-    """Scores of every document that shares a term with a query. One object a thread: it keeps scratch of N entries."""
+    """Scores of every document that shares a term with a query. One object a thread: it keeps
+    scratch of N entries.
+    """
 
     def __init__(self, postings: Postings, k1: float = 0.9, b: float = 0.4):
-        """Args: `postings` of N documents; `k1` >= 0; `b` in 0..1 (Anserini's defaults, as in the paper)."""
+        """Args: `postings` of N documents; `k1` >= 0; `b` in 0..1 (Anserini's defaults, as in the
+        paper).
+        """
         self.postings = postings
         self._inverse = _inverse_norms(postings, k1, b)
         self._known: dict[str, tuple[int, np.float32] | None] = {}  # looked up once a distinct term
         self._sums = np.zeros(0, np.float64)
         self._hits = np.zeros(0, np.bool_)
 
-    def scores(self, terms: Sequence[str], start: int = 0, stop: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def scores(
+        self, terms: Sequence[str], start: int = 0, stop: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Complete result list of a bag of analysed terms.
 
         Args:
-            terms: analysed query terms, in any order; a repeated term weighs as often as it occurs, an unknown one
-                matches nothing, none at all match nothing.
-            start, stop: only documents start..stop-1 (default: all) are looked at; scratch is as large as that.
+            terms: analysed query terms, in any order; a repeated term weighs as often as it occurs,
+                an unknown one matches nothing, none at all match nothing.
+            start, stop: only documents start..stop-1 (default: all) are looked at; scratch is as
+                large as that.
 
         Returns:
-            docs: int32 [n], every such document with a query term, ascending (also those whose score rounds to 0).
+            docs: int32 [n], every such document with a query term, ascending (also those whose
+                score rounds to 0).
             scores: float32 [n], Lucene's BM25 scores.
         """
         weights = {}
@@ -50,14 +62,21 @@ class BM25:
             if found := self._find(term):
                 index, idf = found
                 weights[index] = np.float32(count) * idf
-        indices = np.array(sorted(weights), np.int64)  # a fixed order: a bag's score must not depend on word order
+        indices = np.array(
+            sorted(weights), np.int64
+        )  # a fixed order: a bag's score must not depend on word order
         weights = np.array([weights[index] for index in indices], np.float32)
         p = self.postings
         stop = p.n_documents if stop is None else min(stop, p.n_documents)
         if len(self._hits) < stop - start:
-            self._sums, self._hits = np.zeros(stop - start, np.float64), np.zeros(stop - start, np.bool_)
+            self._sums, self._hits = (
+                np.zeros(stop - start, np.float64),
+                np.zeros(stop - start, np.bool_),
+            )
         scratch = (self._sums[: stop - start], self._hits[: stop - start])
-        return _score(indices, weights, p.indptr, p.docs, p.freqs, p.norms, self._inverse, *scratch, start)
+        return _score(
+            indices, weights, p.indptr, p.docs, p.freqs, p.norms, self._inverse, *scratch, start
+        )
 
     def _find(self, term: str) -> tuple[int, np.float32] | None:
         """The term's index and idf, or None if no document has it."""
@@ -75,10 +94,14 @@ class BM25:
 
 def _inverse_norms(postings: Postings, k1: float, b: float) -> np.ndarray:
     """float32 [256]: c(d) of the module's formula for each of Lucene's one-byte lengths."""
-    mean_length = np.float32(postings.sum_total_term_freq / max(postings.doc_count, 1)) or np.float32(1)
+    mean_length = np.float32(
+        postings.sum_total_term_freq / max(postings.doc_count, 1)
+    ) or np.float32(1)
     lengths = np.array([_decode_length(byte) for byte in range(256)], np.float32)
     k1_, b_, one = np.float32(k1), np.float32(b), np.float32(1)
-    with np.errstate(divide="ignore"):  # k1 = 0 gives infinity, hence score = weight: what Lucene does, too
+    with np.errstate(
+        divide="ignore"
+    ):  # k1 = 0 gives infinity, hence score = weight: what Lucene does, too
         return one / (k1_ * ((one - b_) + b_ * lengths / mean_length))
 
 
@@ -92,7 +115,8 @@ def _decode_length(byte: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _score(indices, weights, indptr, docs, freqs, norms, inverse, sums, hits, start):
-    """Accumulate term by term, then gather the hits in document order, leaving `sums` and `hits` zero again.
+    """Accumulate term by term, then gather the hits in document order, leaving `sums` and `hits`
+    zero again.
 
     WorkerCache of n entries stands for the documents start .. start + n - 1.
     """

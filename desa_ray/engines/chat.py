@@ -1,7 +1,8 @@
-"""What a live engine takes and gives: chat requests with their own seeds in, raw outputs in the same order out.
+"""What a live engine takes and gives: chat requests with their own seeds in, raw outputs in the
+same order out.
 
-An engine knows nothing of prompts, queries or validation. Its one promise is that an output depends on its request
-alone, never on the requests beside it.
+An engine knows nothing of prompts, queries or validation. Its one promise is that an output depends
+on its request alone, never on the requests beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,8 @@ class Request:
     """One output to generate.
 
     Attributes:
-        messages: chat turns, `role` and `content`; the model's own chat template makes text of them.
+        messages: chat turns, `role` and `content`; the model's own chat template makes text of
+            them.
         seed: 0 <= seed < 2^63.
         schema: JSON schema that the output is constrained to; None for free text.
     """
@@ -42,7 +44,8 @@ class Output:
     """One raw output; token counts are None where a server does not tell them.
 
     Attributes:
-        finish_reason: `stop` for a complete output, `length` at the token limit, or the engine's own word.
+        finish_reason: `stop` for a complete output, `length` at the token limit, or the engine's
+            own word.
     """
 
     text: str

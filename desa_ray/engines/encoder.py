@@ -1,7 +1,8 @@
 """The dense encoder that the rest of the platform sees: who it is (for keys) and how to load it.
 
-`encoder_identity` reads files and no model, so a plan knows early that weights are missing; `load_encoder` starts the
-engine, in the process that encodes. The query prefix is part of the text that callers pass, never added in here.
+`encoder_identity` reads files and no model, so a plan knows early that weights are missing;
+`load_encoder` starts the engine, in the process that encodes. The query prefix is part of the text
+that callers pass, never added in here.
 """
 
 import importlib.util
@@ -19,7 +20,10 @@ from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.errors import DesaError
 from desa_ray.types import sha256_json
 
-VERSIONS = {"onnx": 1, "sentence_transformers": 1}  # raise one when that engine computes other bits from equal files
+VERSIONS = {
+    "onnx": 1,
+    "sentence_transformers": 1,
+}  # raise one when that engine computes other bits from equal files
 
 
 class Encoder(Protocol):
@@ -27,22 +31,27 @@ class Encoder(Protocol):
 
     Attributes:
         dimension: length of a vector.
-        block_size: texts must come in whole blocks counted from text 0 (the last may be shorter); 1: as they like.
+        block_size: texts must come in whole blocks counted from text 0 (the last may be shorter);
+            1: as they like.
     """
 
     dimension: int
     block_size: int
 
     def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
-        """float32 [len(texts), dimension], rows of length one in the order of `texts`; `names` are for errors."""
+        """float32 [len(texts), dimension], rows of length one in the order of `texts`; `names` are
+        for errors.
+        """
         ...
 
 
 def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, str | int]:
-    """Everything that decides an encoder's vectors, for artifact keys: contents and settings, no paths.
+    """Everything that decides an encoder's vectors, for artifact keys: contents and settings, no
+    paths.
 
     Raises:
-        DesaError: the engine or a file of the model is missing, or the settings do not fit the model.
+        DesaError: the engine or a file of the model is missing, or the settings do not fit the
+            model.
     """
     _require_engine(config)
     files = find_model(config, model_home)
@@ -59,7 +68,10 @@ def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, st
     }
     if config.backend == "sentence_transformers":
         assert files.config is not None
-        return identity | {"architecture_sha256": sha256_file(files.config), "block_size": config.block_size}
+        return identity | {
+            "architecture_sha256": sha256_file(files.config),
+            "block_size": config.block_size,
+        }
     if files.config is not None:
         architecture = read_architecture(files.config)
         identity["architecture_sha256"] = sha256_json(asdict(architecture))
@@ -70,7 +82,7 @@ def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, st
         raise DesaError(
             f"max_tokens={config.max_tokens}, but {config.model} has {positions} positions",
             where=f"encoder {config.name}",
-            mend="lower encoder.max_tokens",
+            hint="lower encoder.max_tokens",
         )
     return identity
 
@@ -89,12 +101,15 @@ def check_encoder(config: EncoderConfig, *, model_home: Path) -> None:
     load_tokenizer(files.tokenizer, config.max_tokens)
 
 
-def load_encoder(config: EncoderConfig, *, threads: int, model_home: Path, batch_size: int = 8) -> Encoder:
+def load_encoder(
+    config: EncoderConfig, *, threads: int, model_home: Path, batch_size: int = 8
+) -> Encoder:
     """Start the engine of `config.backend`.
 
     Args:
         threads: CPU threads of the engine.
-        model_home: folder for what is made once per model (converted graphs), and for models put there by hand.
+        model_home: folder for what is made once per model (converted graphs), and for models put
+            there by hand.
         batch_size: texts a run of an ONNX graph; changes no bit.
 
     Raises:
@@ -107,20 +122,35 @@ def load_encoder(config: EncoderConfig, *, threads: int, model_home: Path, batch
 
         try:
             return TorchEncoder(config, files, threads=threads)
-        except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:  # its many loaders
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            LookupError,
+            TypeError,
+            AttributeError,
+        ) as error:  # its many loaders
             reason = " ".join(str(error).split())[:300]
             what = f"cannot be loaded: {type(error).__name__}: {reason}"
-            raise DesaError(what, where=str(files.weights.parent), mend="fetch the model anew") from error
+            raise DesaError(
+                what, where=str(files.weights.parent), hint="fetch the model anew"
+            ) from error
     from desa_ray.engines.onnx_encoder import OnnxEncoder
 
     return OnnxEncoder(config, files, threads=threads, model_home=model_home, batch_size=batch_size)
 
 
 def _require_engine(config: EncoderConfig) -> None:
-    if config.backend == "sentence_transformers" and importlib.util.find_spec("sentence_transformers") is None:
+    if (
+        config.backend == "sentence_transformers"
+        and importlib.util.find_spec("sentence_transformers") is None
+    ):
         raise DesaError(
-            "encoder.backend=sentence_transformers needs sentence-transformers and torch, which are not installed",
+            "encoder.backend=sentence_transformers needs sentence-transformers and torch, which are"
+            " not installed",
             where=f"encoder {config.name}",
-            mend="install the gpu extra (desa-ray[gpu]), or set encoder.backend=onnx and encoder.path to a folder with "
-            "model.safetensors",
+            hint=(
+                "install the gpu extra (desa-ray[gpu]), or set encoder.backend=onnx and"
+                " encoder.path to a folder with model.safetensors"
+            ),
         )

@@ -1,9 +1,11 @@
-"""What a dead engine leaves behind is ended before the next one starts, so that its GPU memory is free again.
+"""What a dead engine leaves behind is ended before the next one starts, so that its GPU memory is
+free again.
 
-An engine over several GPUs runs children. After `kill -9` of the parent they may live on and hold memory. So an engine
-leads a process group of its own. A guard process ends the group when the leader is gone. Should the guard be killed as
-well, the next engine on that machine does it: groups are noted in a folder that only this user can open. A number alone
-proves nothing: a leader is known by its start time, its group also by the session.
+An engine over several GPUs runs children. After `kill -9` of the parent they may live on and hold
+memory. So an engine leads a process group of its own. A guard process ends the group when the
+leader is gone. Should the guard be killed as well, the next engine on that machine does it: groups
+are noted in a folder that only this user can open. A number alone proves nothing: a leader is known
+by its start time, its group also by the session.
 """
 
 import hashlib
@@ -24,19 +26,23 @@ POLL_S = 0.1
 
 
 def notes_folder(home: Path | None = None) -> Path:
-    """Where this user's engines on this machine are noted; `home` is taken where the user has no runtime folder.
+    """Where this user's engines on this machine are noted; `home` is taken where the user has no
+    runtime folder.
 
     Raises:
         DesaError: no place for it is this user's alone.
     """
-    machine = hashlib.sha256(system().encode()).hexdigest()[:12]  # a home may be shared, process numbers are not
+    machine = hashlib.sha256(system().encode()).hexdigest()[
+        :12
+    ]  # a home may be shared, process numbers are not
     folder = private_folder(home) / f"engines-{machine}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 
 def lead_group(folder: Path | None = None, *, guarded: bool = True) -> None:
-    """Make this process the leader of a group of its own and note it; its children belong to the group.
+    """Make this process the leader of a group of its own and note it; its children belong to the
+    group.
 
     Args:
         folder: of the notes (default: `notes_folder()`).
@@ -48,10 +54,15 @@ def lead_group(folder: Path | None = None, *, guarded: bool = True) -> None:
     assert own is not None
     folder = folder or notes_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    note, file = {"boot": boot(), "started": own.started, "session": own.session}, folder / f"{own.pid}.json"
+    note, file = (
+        {"boot": boot(), "started": own.started, "session": own.session},
+        folder / f"{own.pid}.json",
+    )
     half = file.with_suffix(".tmp")
     half.unlink(missing_ok=True)  # of a dead process of this number
-    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as stream:
+    with os.fdopen(
+        os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w"
+    ) as stream:
         stream.write(json.dumps(note))
     half.replace(file)
     if guarded:
@@ -77,7 +88,13 @@ def end_orphans(folder: Path | None = None, *, patience_s: float = 30.0) -> list
                 continue  # alive
             reused = found is not None and found.started != note["started"]
             orphans = [] if reused or not same_boot else members(leader, note["session"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # not ours, or another engine took it away
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # not ours, or another engine took it away
             orphans = []
         for orphan in orphans:
             ended += [orphan.pid] if _kill(orphan.pid) else []
@@ -87,9 +104,13 @@ def end_orphans(folder: Path | None = None, *, patience_s: float = 30.0) -> list
 
 
 def await_memory(
-    free_and_total: Callable[[], Sequence[tuple[int, int]]], share: float, *, patience_s: float = 60.0
+    free_and_total: Callable[[], Sequence[tuple[int, int]]],
+    share: float,
+    *,
+    patience_s: float = 60.0,
 ) -> None:
-    """Wait until each device has `share` of its memory free: a driver takes a moment to clear up after a dead process.
+    """Wait until each device has `share` of its memory free: a driver takes a moment to clear up
+    after a dead process.
 
     Args:
         free_and_total: bytes a device.
@@ -106,7 +127,7 @@ def await_memory(
             raise DesaError(
                 f"too little GPU memory: {free / GIB:.1f} of {total / GIB:.1f} GiB free, {wanted}",
                 where="generator.gpu_memory_utilization",
-                mend="end what else uses the GPU (nvidia-smi lists it), or lower the share",
+                hint="end what else uses the GPU (nvidia-smi lists it), or lower the share",
             )
         time.sleep(POLL_S)
 
@@ -124,5 +145,7 @@ def _await_end(orphans: Sequence[Process], patience_s: float) -> None:
     while left := [orphan.pid for orphan in orphans if runs(orphan)]:
         if time.monotonic() > deadline:
             what = f"processes of a dead engine do not end: {', '.join(map(str, left))}"
-            raise DesaError(what, where="generator", mend="restart this machine's GPU driver or the machine")
+            raise DesaError(
+                what, where="generator", hint="restart this machine's GPU driver or the machine"
+            )
         time.sleep(POLL_S)

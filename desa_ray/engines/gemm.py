@@ -1,9 +1,10 @@
 """Who multiplies vectors: the CPU, or a GPU where one is, with the same exact scores from each.
 
-int26 scores are sums of products of whole numbers below 2^53 (`desa_ray.core.ranking`). torch computes them in float64,
-exactly, like BLAS does. FAISS multiplies in float32 alone; so its numbers are split into four digits of 7 bits, whose
-sums of products stay below 2^24 and are exact in float32 (even where the hardware rounds factors to 10 bits), and the
-seven groups of digits of equal weight are put together in float64. No digit is lost on either way.
+int26 scores are sums of products of whole numbers below 2^53 (`desa_ray.core.ranking`). torch
+computes them in float64, exactly, like BLAS does. FAISS multiplies in float32 alone; so its numbers
+are split into four digits of 7 bits, whose sums of products stay below 2^24 and are exact in
+float32 (even where the hardware rounds factors to 10 bits), and the seven groups of digits of equal
+weight are put together in float64. No digit is lost on either way.
 """
 
 import importlib.util
@@ -51,14 +52,18 @@ class CpuGemm:
 
 
 class Float32Gemm:
-    """Plain float32 BLAS (`encoder.scoring=float32`): faster, and its last bits depend on batch and machine."""
+    """Plain float32 BLAS (`encoder.scoring=float32`): faster, and its last bits depend on batch and
+    machine.
+    """
 
     name = "float32"
 
     def prepared(self, vectors_ND: NDArray[np.float32]) -> NDArray[np.float32]:
         return vectors_ND
 
-    def scores(self, queries: NDArray[np.float32], documents: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scores(
+        self, queries: NDArray[np.float32], documents: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
         return float32_scores(queries, documents)
 
 
@@ -88,7 +93,7 @@ class DigitsGemm:
         """Four float32 [N, D] of whole numbers -64..64: vector = sum of digit[i] 2^(7i)."""
         if vectors_ND.shape[-1] > MOST_DIMENSIONS:
             what = f"{vectors_ND.shape[-1]} dimensions are too many for exact float32 products"
-            raise DesaError(what, mend="use torch on the GPU, or the CPU")
+            raise DesaError(what, hint="use torch on the GPU, or the CPU")
         rest = quantise(vectors_ND)
         digits = []
         for _ in range(DIGITS - 1):
@@ -97,7 +102,9 @@ class DigitsGemm:
             rest = higher
         return [*digits, rest.astype(np.float32)]
 
-    def scores(self, queries: list[NDArray[np.float32]], documents: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    def scores(
+        self, queries: list[NDArray[np.float32]], documents: list[NDArray[np.float32]]
+    ) -> NDArray[np.float32]:
         total = np.zeros((len(queries[0]), len(documents[0])))
         for weight in range(2 * DIGITS - 1):
             pairs = [(i, weight - i) for i in range(DIGITS) if 0 <= weight - i < DIGITS]

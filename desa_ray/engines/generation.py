@@ -1,6 +1,8 @@
-"""The record of one generation (method.md section 12): one row a query and draw of a prompt, whoever made the text.
+"""The record of one generation (method.md section 12): one row a query and draw of a prompt,
+whoever made the text.
 
-Recorded text leaves empty what only a live engine knows. The order of rows is that of query ids (UTF-8), then draws.
+Recorded text leaves empty what only a live engine knows. The order of rows is that of query ids
+(UTF-8), then draws.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +19,9 @@ GENERATION_SCHEMA = pl.Schema(
         "draw": pl.Int32,
         "texts": pl.List(pl.String),  # what channels are built from; empty for a fallback
         "raw": pl.List(pl.String),  # the engine's last outputs, one a request
-        "rejected": pl.List(pl.String),  # one a request: the first output where it was retried, else null
+        "rejected": pl.List(
+            pl.String
+        ),  # one a request: the first output where it was retried, else null
         "prompt_hash": pl.String,
         "seeds": pl.List(pl.Int64),  # one a request
         "retries": pl.Int32,
@@ -38,4 +42,6 @@ GENERATION_SCHEMA = pl.Schema(
 def generation_frame(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """Rows in their one order, with `text_hash` filled in and columns not given left null."""
     ordered = sorted(rows, key=lambda row: (row["query_id"], row["draw"]))
-    return pl.DataFrame([{**row, "text_hash": sha256_json(row["texts"])} for row in ordered], GENERATION_SCHEMA)
+    return pl.DataFrame(
+        [{**row, "text_hash": sha256_json(row["texts"])} for row in ordered], GENERATION_SCHEMA
+    )

@@ -1,7 +1,8 @@
 """Live generators by configuration: what enters their keys, and how one is loaded.
 
-Both kinds are one `ChatEngine` to everybody else. The identity holds what changes the text by design; how the engine
-runs (devices, shares, batches, addresses) stays out of it and is in the manifest instead.
+Both kinds are one `ChatEngine` to everybody else. The identity holds what changes the text by
+design; how the engine runs (devices, shares, batches, addresses) stays out of it and is in the
+manifest instead.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,16 +23,20 @@ def check_generator(config: GeneratorConfig) -> None:
     """Raises `Problems` where a setting that the generator's kind needs is missing or unknown."""
     needed = {"recorded": (), "vllm": ("model",), "openai": ("model", "base_url")}[config.kind]
     problems = [
-        DesaError("not set", where=f"generator.{name}", mend=f"the generator {config.name} needs it")
+        DesaError(
+            "not set", where=f"generator.{name}", hint=f"the generator {config.name} needs it"
+        )
         for name in needed
         if getattr(config, name) is None
     ]
     if config.kind == "vllm" and not (config.revision or config.path or config.package):
-        mend = "set it to a commit of the model's repository, or generator.path to a folder"
-        problems.append(DesaError("not set", where="generator.revision", mend=mend))
+        hint = "set it to a commit of the model's repository, or generator.path to a folder"
+        problems.append(DesaError("not set", where="generator.revision", hint=hint))
     if config.package and config.package not in CONVERTED:
         what = f"no model is known in the package {config.package!r}"
-        problems.append(DesaError(what, where="generator.package", mend=f"choose {listed(CONVERTED)}"))
+        problems.append(
+            DesaError(what, where="generator.package", hint=f"choose {listed(CONVERTED)}")
+        )
     if problems:
         raise Problems(problems)
 
@@ -45,11 +50,14 @@ def generator_identity(config: GeneratorConfig) -> dict[str, Any]:
         DesaError: settings are missing, or `generator.path` does not hold a complete model.
     """
     check_generator(config)
-    return {"kind": config.kind, "protocol": PROTOCOL, "model": config.model} | _IDENTITIES[config.kind](config)
+    return {"kind": config.kind, "protocol": PROTOCOL, "model": config.model} | _IDENTITIES[
+        config.kind
+    ](config)
 
 
 def load_generator(config: GeneratorConfig, *, model_home: Path, threads: int = 1) -> ChatEngine:
-    """Loads a live generator. A vLLM engine makes its process the leader of a process group: give it one of its own.
+    """Loads a live generator. A vLLM engine makes its process the leader of a process group: give
+    it one of its own.
 
     Args:
         config: kind `vllm` or `openai`.
@@ -84,7 +92,10 @@ def _load_vllm(config: GeneratorConfig, model_home: Path, threads: int) -> ChatE
 
 _IDENTITIES: Mapping[str, Callable[[GeneratorConfig], dict[str, Any]]] = {
     "vllm": lambda config: {**_weights(config), "dtype": config.dtype},
-    "openai": lambda config: {"revision": config.revision, "extended_sampling": config.extended_sampling},
+    "openai": lambda config: {
+        "revision": config.revision,
+        "extended_sampling": config.extended_sampling,
+    },
 }
 _LOADERS: Mapping[str, Callable[[GeneratorConfig, Path, int], ChatEngine]] = {
     "vllm": _load_vllm,

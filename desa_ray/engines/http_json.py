@@ -1,8 +1,8 @@
 """JSON over HTTP with patience: what may pass is tried again, what will not is one clear error.
 
-Connection errors, 408, 429, 5xx, time-outs and bodies that make no sense are tried again after a growing, jittered
-wait that honours Retry-After. Other refusals are final at once. An address where nobody has ever answered is given up
-within seconds. The key is sent, and appears nowhere else.
+Connection errors, 408, 429, 5xx, time-outs and bodies that make no sense are tried again after a
+growing, jittered wait that honours Retry-After. Other refusals are final at once. An address where
+nobody has ever answered is given up within seconds. The key is sent, and appears nowhere else.
 """
 
 import email.utils
@@ -22,13 +22,18 @@ from desa_ray.http_client import Bounds, near, session
 from desa_ray.http_failures import GATEWAYS, Unanswered, one_line, through_proxy
 
 BODY_LIMIT = 32 << 20
-FIRST_ATTEMPTS, FIRST_WAIT_S = 3, 1.0  # of a connection that is refused before the server was ever met
+FIRST_ATTEMPTS, FIRST_WAIT_S = (
+    3,
+    1.0,
+)  # of a connection that is refused before the server was ever met
 Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long and how often: seconds an attempt, attempts, first wait, longest wait (also of a Retry-After)."""
+    """How long and how often: seconds an attempt, attempts, first wait, longest wait (also of a
+    Retry-After).
+    """
 
     timeout_s: float
     attempts: int
@@ -39,9 +44,9 @@ class Patience:
 class Passing(Exception):
     """An attempt failed in a way that may pass; never seen by a user."""
 
-    def __init__(self, what: str, mend: str, wait_s: float = 0.0, *, nobody: bool = False):
+    def __init__(self, what: str, hint: str, wait_s: float = 0.0, *, nobody: bool = False):
         super().__init__(what)
-        self.what, self.mend, self.wait_s, self.nobody = what, mend, wait_s, nobody
+        self.what, self.hint, self.wait_s, self.nobody = what, hint, wait_s, nobody
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,9 @@ class JsonClient:
     key: str | None = field(default=None, repr=False)
     met: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
 
-    def post(self, path: str, payload: Mapping[str, Any], parse: Callable[[Any], Parsed], stop: Stop) -> Parsed:
+    def post(
+        self, path: str, payload: Mapping[str, Any], parse: Callable[[Any], Parsed], stop: Stop
+    ) -> Parsed:
         """The parsed answer to one request.
 
         Args:
@@ -86,17 +93,25 @@ class JsonClient:
                     attempts, wait_s = min(attempts, FIRST_ATTEMPTS), min(wait_s, FIRST_WAIT_S)
                 if failures >= attempts:
                     spent = f"{failures} attempts in {time.monotonic() - started:.0f} s"
-                    raise self._error(f"{failure.what} ({spent})", failure.mend) from None
+                    raise self._error(f"{failure.what} ({spent})", failure.hint) from None
             if stop.wait(wait_s):
                 raise Stopped
 
     def _wait(self, failures: int, failure: Passing) -> float:
-        """Seconds before the next attempt: doubled each time, by half at random, so that clients spread."""
+        """Seconds before the next attempt: doubled each time, by half at random, so that clients
+        spread.
+        """
         growing = self.patience.backoff_s * 2 ** min(failures - 1, 60) * random.uniform(0.5, 1)  # noqa: S311
         return min(max(growing, failure.wait_s), self.patience.max_backoff_s)
 
-    def _attempt(self, path: str, body: bytes, parse: Callable[[Any], Parsed], stop: Stop) -> Parsed:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+    def _attempt(
+        self, path: str, body: bytes, parse: Callable[[Any], Parsed], stop: Stop
+    ) -> Parsed:
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
         if self.key is not None:
             headers["Authorization"] = f"Bearer {self.key}"
         bounds = Bounds(self.patience.timeout_s, body_bytes=BODY_LIMIT, stop=stop)
@@ -111,17 +126,20 @@ class JsonClient:
         try:
             return parse(json.loads(response.content, parse_constant=_no_number))
         except (ValueError, RecursionError) as error:
-            what = f"the answer makes no sense: {self._excerpt(str(error))}: {self._excerpt(response.content)}"
+            what = (
+                f"the answer makes no sense: {self._excerpt(str(error))}:"
+                f" {self._excerpt(response.content)}"
+            )
             raise Passing(what, "is this an OpenAI-compatible server?") from None
 
     def _raise(self, failure: Unanswered) -> NoReturn:
         what = self._excerpt(failure.what)
         if failure.final:
-            raise self._error(what, failure.mend or "check generator.base_url") from None
-        mend = "is it running? check generator.base_url"
+            raise self._error(what, failure.hint or "check generator.base_url") from None
+        hint = "is it running? check generator.base_url"
         if failure.late:
-            mend = "raise generator.request_timeout_s or lower generator.concurrency"
-        raise Passing(what, failure.mend or mend, nobody=failure.nobody) from None
+            hint = "raise generator.request_timeout_s or lower generator.concurrency"
+        raise Passing(what, failure.hint or hint, nobody=failure.nobody) from None
 
     def _refusal(self, response: requests.Response) -> Exception:
         said = self._excerpt(response.content)
@@ -131,14 +149,20 @@ class JsonClient:
             what += through_proxy(self.base_url)
         what += f": {said}" if said else ""
         if code == 429:
-            return Passing(what, "lower generator.concurrency, or wait", _retry_after(response.headers))
+            return Passing(
+                what, "lower generator.concurrency, or wait", _retry_after(response.headers)
+            )
         if code == 408 or code >= 500:
             return Passing(what, "look into the server's log", _retry_after(response.headers))
-        mend = "set generator.base_url to the address it moved to" if code < 400 else MENDS.get(code, OTHER)
-        return self._error(what, mend)
+        hint = (
+            "set generator.base_url to the address it moved to"
+            if code < 400
+            else HINTS.get(code, OTHER)
+        )
+        return self._error(what, hint)
 
-    def _error(self, what: str, mend: str) -> DesaError:
-        return DesaError(what, where=f"{self.where}, {self.base_url}", mend=mend)
+    def _error(self, what: str, hint: str) -> DesaError:
+        return DesaError(what, where=f"{self.where}, {self.base_url}", hint=hint)
 
     def _excerpt(self, text: bytes | str) -> str:
         """The beginning of what a server said, on one line; some servers repeat the key."""
@@ -148,8 +172,11 @@ class JsonClient:
 
 
 OTHER = "check the generator's settings against the server's"
-MENDS = {
-    400: "does the server know these options (generator.extended_sampling), and is its context long enough?",
+HINTS = {
+    400: (
+        "does the server know these options (generator.extended_sampling), and is its context long"
+        " enough?"
+    ),
     401: "check the key in the variable that generator.api_key_env names",
     403: "check the key in the variable that generator.api_key_env names",
     404: "check generator.base_url (it ends in /v1 mostly) and generator.model",
@@ -162,7 +189,9 @@ def _no_number(constant: str) -> NoReturn:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that a Retry-After header asks for, as a number or a date; 0 where it says nothing useful."""
+    """Seconds that a Retry-After header asks for, as a number or a date; 0 where it says nothing
+    useful.
+    """
     value = headers.get("Retry-After") or ""
     try:
         return max(0.0, float(value))

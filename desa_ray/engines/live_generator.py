@@ -1,8 +1,9 @@
-"""Generation by asking an engine: queries of one draw become generation records (method.md section 2).
+"""Generation by asking an engine: queries of one draw become generation records (method.md section
+2).
 
-Every request has its own seed, made from what is asked. An invalid output is retried once under the same seed with the
-reason as a further turn; if that fails too, the query and draw falls back, flagged. Nothing here depends on which
-queries share a call, so shards may be cut anywhere.
+Every request has its own seed, made from what is asked. An invalid output is retried once under the
+same seed with the reason as a further turn; if that fails too, the query and draw falls back,
+flagged. Nothing here depends on which queries share a call, so shards may be cut anywhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,22 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.core.references import REFERENCES, Verdict, check_references, check_texts, request_seed
+from desa_ray.core.references import (
+    REFERENCES,
+    Verdict,
+    check_references,
+    check_texts,
+    request_seed,
+)
 from desa_ray.engines.chat import ChatEngine, Output, Request, Sampling
 from desa_ray.engines.generation import generation_frame
 from desa_ray.engines.prompts import Prompt
 from desa_ray.types import canonical_json
 
 PROTOCOL = 1  # part of every seed; a change of seeds, retry or feedback needs a new number
-FEEDBACK = "That output was rejected: {reason}. Answer the same request again, without this mistake."
+FEEDBACK = (
+    "That output was rejected: {reason}. Answer the same request again, without this mistake."
+)
 REFERENCES_SCHEMA: Mapping[str, Any] = {
     "type": "array",
     "items": {"type": "string"},
@@ -89,7 +98,9 @@ def generate_records(
     return generation_frame(rows)
 
 
-def _request(prompt: Prompt, dataset: str, draw: int, query_id: str, text: str, item: int) -> Request:
+def _request(
+    prompt: Prompt, dataset: str, draw: int, query_id: str, text: str, item: int
+) -> Request:
     seed = request_seed(
         protocol_version=PROTOCOL,
         dataset=dataset,
@@ -99,7 +110,12 @@ def _request(prompt: Prompt, dataset: str, draw: int, query_id: str, text: str, 
         item=item,
     )
     sampling = Sampling(prompt.max_new_tokens, prompt.temperature, prompt.top_p, prompt.top_k)
-    return Request(prompt.messages(text, dataset), seed, sampling, REFERENCES_SCHEMA if prompt.structured else None)
+    return Request(
+        prompt.messages(text, dataset),
+        seed,
+        sampling,
+        REFERENCES_SCHEMA if prompt.structured else None,
+    )
 
 
 def _answered(engine: ChatEngine, prompt: Prompt, requests: Sequence[Request]) -> list[_Answer]:
@@ -112,7 +128,9 @@ def _answered(engine: ChatEngine, prompt: Prompt, requests: Sequence[Request]) -
     again = [_with_feedback(answers[number]) for number in invalid]
     for number, output in zip(invalid, engine.generate(again) if again else [], strict=True):
         answer = answers[number]
-        answers[number] = replace(answer, output=output, verdict=_judged(prompt, output), first=answer.output)
+        answers[number] = replace(
+            answer, output=output, verdict=_judged(prompt, output), first=answer.output
+        )
     return answers
 
 
@@ -126,7 +144,9 @@ def _with_feedback(answer: _Answer) -> Request:
 
 def _judged(prompt: Prompt, output: Output) -> Verdict:
     if prompt.structured:
-        return check_references(output.text, finish_reason=output.finish_reason, system_prompt=prompt.system)
+        return check_references(
+            output.text, finish_reason=output.finish_reason, system_prompt=prompt.system
+        )
     return check_texts([output.text], prompt.texts_per_request)
 
 
@@ -139,7 +159,11 @@ def _row(prompt: Prompt, answers: Sequence[_Answer]) -> dict[str, Any]:
     ]
     outputs = [output for answer in answers for output in answer.outputs]
     return {
-        "texts": [] if reasons else [prompt.cut(text) for answer in answers for text in answer.verdict.texts or ()],
+        "texts": (
+            []
+            if reasons
+            else [prompt.cut(text) for answer in answers for text in answer.verdict.texts or ()]
+        ),
         "raw": [answer.output.text for answer in answers],
         "rejected": [answer.first.text if answer.first else None for answer in answers],
         "prompt_hash": prompt.hash,

@@ -1,8 +1,10 @@
-"""Lucene, for the two things only Lucene can do: analyse English text as Pyserini's BM25 does, and count a corpus.
+"""Lucene, for the two things only Lucene can do: analyse English text as Pyserini's BM25 does, and
+count a corpus.
 
-The index is a means: it is built in a scratch folder by Anserini's own indexer, read out once as `Postings`, and
-removed. Lucene sees document *numbers* as ids, never a user's id, and its own document ids (which merging may permute)
-are mapped back to numbers on the way out. Scores then come from `desa_ray.engines.bm25`, outside any JVM.
+The index is a means: it is built in a scratch folder by Anserini's own indexer, read out once as
+`Postings`, and removed. Lucene sees document *numbers* as ids, never a user's id, and its own
+document ids (which merging may permute) are mapped back to numbers on the way out. Scores then come
+from `desa_ray.engines.bm25`, outside any JVM.
 """
 
 import importlib.metadata
@@ -21,14 +23,20 @@ from desa_ray.errors import DesaError
 FIELD = "contents"
 NO_MORE = 2**31 - 1  # DocIdSetIterator.NO_MORE_DOCS
 WITH_FREQS = 8  # PostingsEnum.FREQS
-JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim removes, more than Python's strip and less
+JAVA_BLANKS = "".join(
+    map(chr, range(0x21))
+)  # what Java's String.trim removes, more than Python's strip and less
 
 
 class Lucene:
-    """The process's JVM with Anserini 2.2.0 in it. To be used from the thread that made it, pyjnius knows no other."""
+    """The process's JVM with Anserini 2.2.0 in it. To be used from the thread that made it, pyjnius
+    knows no other.
+    """
 
     def __init__(self, java_home: str | None = None, heap: str = "2g"):
-        """Start the JVM, or join the one `start_jvm` started with the same settings; DesaError where it cannot."""
+        """Start the JVM, or join the one `start_jvm` started with the same settings; DesaError
+        where it cannot.
+        """
         self._java = start_jvm(java_home, heap)
         from jnius import autoclass
 
@@ -48,43 +56,55 @@ class Lucene:
         }
 
     def analyse(self, texts: Sequence[str]) -> list[list[str]]:
-        """Index and query terms of each text, in order and with repeats (method.md section 4: DefaultEnglishAnalyzer).
+        """Index and query terms of each text, in order and with repeats (method.md section 4:
+        DefaultEnglishAnalyzer).
 
-        These are the terms of which Pyserini's BagOfWordsQueryGenerator builds its query, and those under which a
-        document's text is indexed: lower case, without possessives and stopwords, Porter-stemmed. A text without such
-        terms gives an empty list.
+        These are the terms of which Pyserini's BagOfWordsQueryGenerator builds its query, and those
+        under which a document's text is indexed: lower case, without possessives and stopwords,
+        Porter-stemmed. A text without such terms gives an empty list.
         """
-        assert threading.get_ident() == self._thread, "pyjnius gives wrong results from a second thread"
+        assert threading.get_ident() == self._thread, (
+            "pyjnius gives wrong results from a second thread"
+        )
         return [list(self._analyse(self._analyser, text).toArray()) for text in texts]
 
-    def build_postings(self, texts: Iterable[str], scratch: Path, *, flush_characters: int | None = None) -> Postings:
+    def build_postings(
+        self, texts: Iterable[str], scratch: Path, *, flush_characters: int | None = None
+    ) -> Postings:
         """Index the texts of documents 0, 1, 2, ... and return their postings.
 
         Args:
-            texts: document texts by number; read once, so a generator serves. Texts that Java calls blank never reach
-                Lucene, texts without a term reach it in vain: both keep their number and are counted in
-                `Postings.documents_without_terms`.
-            scratch: an existing folder with room for the index (about half the text); left as it was.
-            flush_characters: text between two flushes of Lucene's buffer, by default a sixteenth of the heap. It bounds
-                memory and never changes the result.
+            texts: document texts by number; read once, so a generator serves. Texts that Java calls
+                blank never reach Lucene, texts without a term reach it in vain: both keep their
+                number and are counted in `Postings.documents_without_terms`.
+            scratch: an existing folder with room for the index (about half the text); left as it
+                was.
+            flush_characters: text between two flushes of Lucene's buffer, by default a sixteenth of
+                the heap. It bounds memory and never changes the result.
 
         Raises:
             DesaError: Lucene refuses a document or loses one (disk or heap full).
         """
-        assert threading.get_ident() == self._thread, "pyjnius gives wrong results from a second thread"
+        assert threading.get_ident() == self._thread, (
+            "pyjnius gives wrong results from a second thread"
+        )
         from jnius.jnius import JavaException
 
         with tempfile.TemporaryDirectory(prefix="lucene-", dir=scratch) as folder:
             try:
-                n_documents, n_indexed = self._index(texts, folder, flush_characters or self._flush_characters)
+                n_documents, n_indexed = self._index(
+                    texts, folder, flush_characters or self._flush_characters
+                )
                 return self._read(folder, n_documents, n_indexed)
             except JavaException as error:
                 reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-                mend = "raise sparse.heap, or free disk space"
-                raise DesaError(f"Lucene failed: {reason}", where=folder, mend=mend) from error
+                hint = "raise sparse.heap, or free disk space"
+                raise DesaError(f"Lucene failed: {reason}", where=folder, hint=hint) from error
 
     def _index(self, texts: Iterable[str], folder: str, flush_characters: int) -> tuple[int, int]:
-        """Fill `folder` with an index of one segment; returns how many texts were read and how many Lucene got."""
+        """Fill `folder` with an index of one segment; returns how many texts were read and how many
+        Lucene got.
+        """
         indexer = self._class("io.anserini.index.SimpleIndexer")
         document = self._class("io.anserini.collection.JsonCollection$Document").fromFields
         writer = indexer(folder, False, 1)
@@ -96,12 +116,16 @@ class Lucene:
                     writer.close(False)
                     writer, buffered = indexer(folder, True, 1), 0
                 if not writer.addJsonDocument(document(f"{n_documents:010d}", text)):
-                    mend = "Lucene's own message stands above; free disk space if it is full"
-                    raise DesaError(f"Lucene refused document number {n_documents}", where=folder, mend=mend)
+                    hint = "Lucene's own message stands above; free disk space if it is full"
+                    raise DesaError(
+                        f"Lucene refused document number {n_documents}", where=folder, hint=hint
+                    )
                 n_indexed += 1
                 buffered += len(text)
             n_documents += 1
-        writer.close(True)  # merges into one segment, and keeps quiet about I/O errors: `_read` counts
+        writer.close(
+            True
+        )  # merges into one segment, and keeps quiet about I/O errors: `_read` counts
         return n_documents, n_indexed
 
     def _read(self, folder: str, n_documents: int, n_indexed: int) -> Postings:
@@ -109,8 +133,11 @@ class Lucene:
         try:
             found = (reader.numDocs(), reader.maxDoc(), reader.leaves().size())
             if found != (n_indexed, n_indexed, min(n_indexed, 1)):
-                what = f"{found[0]} of {n_indexed} documents ({found[1]} slots, {found[2]} segments) reached the index"
-                raise DesaError(what, where=folder, mend="free disk space")
+                what = (
+                    f"{found[0]} of {n_indexed} documents ({found[1]} slots, {found[2]} segments)"
+                    " reached the index"
+                )
+                raise DesaError(what, where=folder, hint="free disk space")
             if not n_indexed:
                 return _no_postings(n_documents)
             return self._export(reader.leaves().get(0).reader(), n_documents)
@@ -118,7 +145,9 @@ class Lucene:
             reader.close()
 
     def _export(self, segment, n_documents: int) -> Postings:
-        """Read one segment out. Each list is one or a few bulk calls, blocks of about 128 entries."""
+        """Read one segment out. Each list is one or a few bulk calls, blocks of about
+        128 entries.
+        """
         numbers = _numbers(segment)
         norms = np.zeros(n_documents, np.uint8)
         values = segment.getNormValues(FIELD)
@@ -145,7 +174,10 @@ class Lucene:
             while at < end:
                 postings.nextPostings(NO_MORE, block)
                 size = block.size
-                docs[at : at + size], freqs[at : at + size] = block.docs[:size], block.features[:size]
+                docs[at : at + size], freqs[at : at + size] = (
+                    block.docs[:size],
+                    block.features[:size],
+                )
                 at += size
             indptr.append(end)
         docs, freqs = _renumbered(docs, freqs, indptr, numbers)
@@ -162,7 +194,9 @@ class Lucene:
 
 
 def _numbers(segment) -> np.ndarray:
-    """int32 [maxDoc]: the document number of each of Lucene's document ids, read from the ids that `_index` gave."""
+    """int32 [maxDoc]: the document number of each of Lucene's document ids, read from the ids that
+    `_index` gave.
+    """
     numbers = np.empty(segment.maxDoc(), np.int32)
     ids = segment.getBinaryDocValues("id")
     while (doc := ids.nextDoc()) != NO_MORE:
@@ -173,7 +207,9 @@ def _numbers(segment) -> np.ndarray:
 def _renumbered(docs, freqs, indptr, numbers) -> tuple[np.ndarray, np.ndarray]:
     """`docs` as document numbers, ascending within each term, `freqs` along with them."""
     docs = numbers[docs]
-    if (np.diff(numbers) < 0).any():  # a merge of several flushes need not keep the order of arrival
+    if (
+        np.diff(numbers) < 0
+    ).any():  # a merge of several flushes need not keep the order of arrival
         for start, end in pairwise(indptr):
             order = start + np.argsort(docs[start:end])
             docs[start:end], freqs[start:end] = docs[order], freqs[order]
@@ -183,4 +219,6 @@ def _renumbered(docs, freqs, indptr, numbers) -> tuple[np.ndarray, np.ndarray]:
 def _no_postings(n_documents: int) -> Postings:
     """Postings of documents of which none has a term."""
     none, start = np.empty(0, np.int32), np.zeros(1, np.int64)
-    return Postings(np.empty(0, np.uint8), start, start, none, none, np.zeros(n_documents, np.uint8), 0, 0)
+    return Postings(
+        np.empty(0, np.uint8), start, start, none, none, np.zeros(n_documents, np.uint8), 0, 0
+    )

@@ -1,7 +1,9 @@
-"""Where an encoder's files lie: a folder, an installed package, the model home, or the hub at a pinned revision.
+"""Where an encoder's files lie: a folder, an installed package, the model home, or the hub at a
+pinned revision.
 
-Nothing here loads a model. An explicit `encoder.path` is final: it never falls back to other weights. Without it the
-first place that has the weights wins, and a search without success is one error that lists every place.
+Nothing here loads a model. An explicit `encoder.path` is final: it never falls back to other
+weights. Without it the first place that has the weights wins, and a search without success is one
+error that lists every place.
 """
 
 import hashlib
@@ -24,7 +26,9 @@ WEIGHTS = {
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Paths of one model. `config` is None for a ready-made ONNX graph, which holds its own architecture."""
+    """Paths of one model. `config` is None for a ready-made ONNX graph, which holds its own
+    architecture.
+    """
 
     weights: Path
     tokenizer: Path
@@ -32,7 +36,9 @@ class ModelFiles:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes; read once a process while size, time and inode stay what they are."""
+    """Hex SHA-256 of a file's bytes; read once a process while size, time and inode stay what they
+    are.
+    """
     try:
         found = path.stat()
         return _sha256(path, (found.st_size, found.st_mtime_ns, found.st_ino))
@@ -47,10 +53,11 @@ def _sha256(path: Path, _: tuple[int, int, int]) -> str:
 
 
 def find_model(config: EncoderConfig, model_home: Path) -> ModelFiles:
-    """The files of `config`'s model: from `encoder.path`, else `package`, else `model_home/NAME`, else the hub.
+    """The files of `config`'s model: from `encoder.path`, else `package`, else `model_home/NAME`,
+    else the hub.
 
     Raises:
-        DesaError: nothing found; names the files looked for, every place looked in, and the mend.
+        DesaError: nothing found; names the files looked for, every place looked in, and the hint.
     """
     names = (config.weights,) if config.weights else WEIGHTS[config.backend]
     looked: list[str] = []
@@ -62,7 +69,9 @@ def find_model(config: EncoderConfig, model_home: Path) -> ModelFiles:
         raise _missing(config, " or ".join(names), looked, model_home)
     ready_made = weights.suffix == ".onnx"
     if ready_made and config.backend != "onnx":
-        raise DesaError(f"{weights.name} needs encoder.backend=onnx", where=f"encoder {config.name}")
+        raise DesaError(
+            f"{weights.name} needs encoder.backend=onnx", where=f"encoder {config.name}"
+        )
     return ModelFiles(
         weights=weights,
         tokenizer=_beside(weights, TOKENIZER, config, model_home),
@@ -70,7 +79,9 @@ def find_model(config: EncoderConfig, model_home: Path) -> ModelFiles:
     )
 
 
-def _search(config: EncoderConfig, names: Sequence[str], model_home: Path, looked: list[str]) -> Path | None:
+def _search(
+    config: EncoderConfig, names: Sequence[str], model_home: Path, looked: list[str]
+) -> Path | None:
     if config.package and (found := _in_package(config.package, names, looked)):
         return found
     if found := _first(model_home / config.name, names, looked, "model home"):
@@ -79,12 +90,16 @@ def _search(config: EncoderConfig, names: Sequence[str], model_home: Path, looke
 
 
 def _beside(weights: Path, name: str, config: EncoderConfig, model_home: Path) -> Path:
-    """`name` in the folder of the weights; a hub snapshot fetches it, `tokenizer_package` may bring a tokenizer."""
+    """`name` in the folder of the weights; a hub snapshot fetches it, `tokenizer_package` may bring
+    a tokenizer.
+    """
     looked: list[str] = []
     found = _first(weights.parent, (name,), looked, "beside the weights")
     if found is None and name == TOKENIZER and config.tokenizer_package:
         found = _in_package(config.tokenizer_package, (name,), looked)
-    if found is None and config.revision and config.revision == weights.parent.name:  # a hub snapshot's folder
+    if (
+        found is None and config.revision and config.revision == weights.parent.name
+    ):  # a hub snapshot's folder
         found = _from_hub(config, (name,), looked)
     if found is None:
         raise _missing(config, name, looked, model_home)
@@ -97,7 +112,9 @@ def _first(folder: Path, names: Sequence[str], looked: list[str], what: str) -> 
 
 
 def _in_package(package: str, names: Sequence[str], looked: list[str]) -> Path | None:
-    """A file of an installed distribution, found through its file list: importing it could import torch."""
+    """A file of an installed distribution, found through its file list: importing it could import
+    torch.
+    """
     try:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
@@ -105,7 +122,11 @@ def _in_package(package: str, names: Sequence[str], looked: list[str]) -> Path |
         return None
     looked.append(f"package {package} {distribution.version}")
     listed_files = {file.name: file for file in distribution.files or ()}
-    paths = (Path(str(distribution.locate_file(listed_files[name]))) for name in names if name in listed_files)
+    paths = (
+        Path(str(distribution.locate_file(listed_files[name])))
+        for name in names
+        if name in listed_files
+    )
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -123,17 +144,22 @@ def _from_hub(config: EncoderConfig, names: Sequence[str], looked: list[str]) ->
             return Path(cached)
     place = f"hub {repository} at {revision[:12]}"
     if constants.HF_HUB_OFFLINE:
-        looked.append(f"{place} (only its cache {constants.HF_HUB_CACHE}, as HF_HUB_OFFLINE is set)")
+        looked.append(
+            f"{place} (only its cache {constants.HF_HUB_CACHE}, as HF_HUB_OFFLINE is set)"
+        )
         return None
     reason = "no such file"
     for name in names:
         try:
-            # One request without retries tells a machine without network at once; the download alone takes 25 s.
+            # One request without retries tells a machine without network at once; the download
+            # alone takes 25 s.
             hub.get_hf_file_metadata(hub.hf_hub_url(repository, name, revision=revision))
             return Path(hub.hf_hub_download(repository, name, revision=revision))
         except EntryNotFoundError:
             continue
-        except Exception as error:  # whatever the HTTP library raises: unreachable, refused, cut off
+        except (
+            Exception
+        ) as error:  # whatever the HTTP library raises: unreachable, refused, cut off
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             break
     looked.append(f"{place} ({reason})")
@@ -142,21 +168,24 @@ def _from_hub(config: EncoderConfig, names: Sequence[str], looked: list[str]) ->
 
 def _missing(config: EncoderConfig, wanted: str, looked: list[str], model_home: Path) -> DesaError:
     if config.path:
-        mends = [f"set encoder.path to a folder with {wanted}"]
+        hints = [f"set encoder.path to a folder with {wanted}"]
     else:
-        mends = [f"put the model's folder at {model_home / config.name}", "set encoder.path to it"]
-        mends += [f"install the package {config.package}"] if config.package else []
-        mends += ["run once with network access and HF_HUB_OFFLINE unset"] if config.revision else []
+        hints = [f"put the model's folder at {model_home / config.name}", "set encoder.path to it"]
+        hints += [f"install the package {config.package}"] if config.package else []
+        hints += (
+            ["run once with network access and HF_HUB_OFFLINE unset"] if config.revision else []
+        )
     return DesaError(
         f"{wanted} not found; looked in {', '.join(looked)}",
         where=f"encoder {config.name}",
-        mend=", or ".join(mends),
+        hint=", or ".join(hints),
     )
 
 
 @cache
 def graph_positions(graph: Path) -> int | None:
-    """How many positions a ready-made ONNX graph has embeddings for; None where none of its tables says so.
+    """How many positions a ready-made ONNX graph has embeddings for; None where none of its tables
+    says so.
 
     Raises:
         DesaError: not an ONNX file.
@@ -167,10 +196,17 @@ def graph_positions(graph: Path) -> int | None:
     try:
         tables = onnx.load(graph, load_external_data=False).graph.initializer
     except (OSError, DecodeError) as error:
-        raise DesaError(f"not a readable ONNX graph: {error}", where=str(graph), mend="fetch it anew") from None
+        raise DesaError(
+            f"not a readable ONNX graph: {error}", where=str(graph), hint="fetch it anew"
+        ) from None
     for table in tables:
         for place in (entry.value for entry in table.external_data if entry.key == "location"):
             if Path(place).name != place or place == "..":
                 what = f"tensor {shown(table.name)} lies outside its folder, in {shown(place)}"
-                raise DesaError(what, where=str(graph), mend="give a graph whose data lie beside it")
-    return min((table.dims[0] for table in tables if "position_embeddings" in table.name and table.dims), default=None)
+                raise DesaError(
+                    what, where=str(graph), hint="give a graph whose data lie beside it"
+                )
+    return min(
+        (table.dims[0] for table in tables if "position_embeddings" in table.name and table.dims),
+        default=None,
+    )

@@ -1,8 +1,9 @@
-"""Dense vectors on the CPU with onnxruntime, bit for bit the same whatever the batch, order, neighbours or threads.
+"""Dense vectors on the CPU with onnxruntime, bit for bit the same whatever the batch, order,
+neighbours or threads.
 
-How: a text's tokens are padded to the next multiple of eight and batched only with texts of equal padded length, so
-that the graph sees shapes that the text alone decides; the graph ends at the hidden states, and each text is pooled by
-itself, in float64, over its own tokens.
+How: a text's tokens are padded to the next multiple of eight and batched only with texts of equal
+padded length, so that the graph sees shapes that the text alone decides; the graph ends at the
+hidden states, and each text is pooled by itself, in float64, over its own tokens.
 """
 
 import hashlib
@@ -37,7 +38,15 @@ class OnnxEncoder:
 
     block_size = 1
 
-    def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int, model_home: Path, batch_size: int):
+    def __init__(
+        self,
+        config: EncoderConfig,
+        files: ModelFiles,
+        *,
+        threads: int,
+        model_home: Path,
+        batch_size: int,
+    ):
         self._pool = POOLING[config.pooling]
         self._batch_size = batch_size
         self._ids = load_tokenizer(files.tokenizer, config.max_tokens)
@@ -61,7 +70,9 @@ class OnnxEncoder:
             hidden_BTD = self._run(ids_BT, mask_BT)
             for row, hidden_TD in zip(batch, hidden_BTD, strict=True):
                 pooled_D = self._pool(hidden_TD[: len(tokens[row])])
-                with np.errstate(invalid="ignore", divide="ignore"):  # a vector without length is found below, by name
+                with np.errstate(
+                    invalid="ignore", divide="ignore"
+                ):  # a vector without length is found below, by name
                     vectors_ND[row] = pooled_D / np.sqrt(np.sum(pooled_D * pooled_D))
         check_unit_rows(vectors_ND, len(texts), self.dimension, names=names)
         return vectors_ND
@@ -69,13 +80,26 @@ class OnnxEncoder:
     def _run(self, ids_BT: np.ndarray, mask_BT: np.ndarray) -> np.ndarray:
         """The hidden states of a batch, float32 [B, T, D]."""
         if self._words is not None and ids_BT.max(initial=0) >= self._words:
-            what = f"the tokenizer gives the token {ids_BT.max()}, and the weights have {self._words}"
-            raise DesaError(what, where=str(self._weights), mend="take tokenizer.json and weights of one model")
+            what = (
+                f"the tokenizer gives the token {ids_BT.max()}, and the weights have {self._words}"
+            )
+            raise DesaError(
+                what, where=str(self._weights), hint="take tokenizer.json and weights of one model"
+            )
         try:
-            found = self._session.run([self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT})[0]
-        except Exception as error:  # onnxruntime has one class an error code, all derived from Exception alone
-            what = f"the model cannot run {ids_BT.shape[1]} tokens: {' '.join(str(error).split())[:300]}"
-            raise DesaError(what, where=str(self._weights), mend="lower encoder.max_tokens, or fetch it anew") from None
+            found = self._session.run(
+                [self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT}
+            )[0]
+        except (
+            Exception
+        ) as error:  # onnxruntime has one class an error code, all derived from Exception alone
+            what = (
+                f"the model cannot run {ids_BT.shape[1]} tokens:"
+                f" {' '.join(str(error).split())[:300]}"
+            )
+            raise DesaError(
+                what, where=str(self._weights), hint="lower encoder.max_tokens, or fetch it anew"
+            ) from None
         return np.asarray(found)
 
 
@@ -98,9 +122,11 @@ POOLING = {"mean": _mean, "cls": _first_token}
 
 
 def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Row numbers, at most `batch_size` together, of texts with equal padded length; long texts first.
+    """Row numbers, at most `batch_size` together, of texts with equal padded length; long texts
+    first.
 
-    Long first: a machine with too little memory fails at once, and later batches fit what is already allocated.
+    Long first: a machine with too little memory fails at once, and later batches fit what is
+    already allocated.
     """
     groups: dict[int, list[int]] = {}
     for row, length in enumerate(lengths):
@@ -111,7 +137,9 @@ def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
 
 
 def _padded(tokens: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids and mask, int64 [B, T], T the next multiple of eight; what pads is masked, so its id is any id."""
+    """Token ids and mask, int64 [B, T], T the next multiple of eight; what pads is masked, so its
+    id is any id.
+    """
     length = -(-len(tokens[0]) // PAD_MULTIPLE) * PAD_MULTIPLE
     ids_BT = np.zeros((len(tokens), length), np.int64)
     mask_BT = np.zeros_like(ids_BT)
@@ -125,35 +153,57 @@ def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceS
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Threads that wait without spinning: beside other processes, spinning halved the texts per CPU-second.
+    # Threads that wait without spinning: beside other processes, spinning halved the texts per
+    # CPU-second.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Shapes vary, and both of these keep memory for every shape seen; without them the speed is the same.
+    # Shapes vary, and both of these keep memory for every shape seen; without them the speed is the
+    # same.
     options.enable_mem_pattern = options.enable_cpu_mem_arena = False
     try:
         return ort.InferenceSession(
             graph if isinstance(graph, bytes) else str(graph), options, ["CPUExecutionProvider"]
         )
-    except Exception as error:  # onnxruntime has one class an error code, all derived from Exception alone
-        raise DesaError(f"not a readable ONNX graph: {error}", where=str(weights), mend="fetch it anew") from None
+    except (
+        Exception
+    ) as error:  # onnxruntime has one class an error code, all derived from Exception alone
+        raise DesaError(
+            f"not a readable ONNX graph: {error}", where=str(weights), hint="fetch it anew"
+        ) from None
 
 
 def _hidden_output(session: ort.InferenceSession, weights: Path) -> tuple[str, int]:
-    """Name and width of the graph's one float output [batch, length, width]; a ready-made graph may have others."""
+    """Name and width of the graph's one float output [batch, length, width]; a ready-made graph may
+    have others.
+    """
     inputs = {value.name for value in session.get_inputs()}
-    outputs = [value for value in session.get_outputs() if value.type == "tensor(float)" and len(value.shape) == 3]
-    if inputs != {"input_ids", "attention_mask"} or len(outputs) != 1 or not isinstance(outputs[0].shape[2], int):
+    outputs = [
+        value
+        for value in session.get_outputs()
+        if value.type == "tensor(float)" and len(value.shape) == 3
+    ]
+    if (
+        inputs != {"input_ids", "attention_mask"}
+        or len(outputs) != 1
+        or not isinstance(outputs[0].shape[2], int)
+    ):
         raise DesaError(
-            f"a graph from {sorted(inputs)} to {[(value.name, value.shape) for value in session.get_outputs()]}",
+            f"a graph from {sorted(inputs)} to"
+            f" {[(value.name, value.shape) for value in session.get_outputs()]}",
             where=str(weights),
-            mend="give safetensors, or a graph from input_ids and attention_mask to one float [batch, length, width]",
+            hint=(
+                "give safetensors, or a graph from input_ids and attention_mask to one float"
+                " [batch, length, width]"
+            ),
         )
     return outputs[0].name, outputs[0].shape[2]
 
 
 def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
-    """The ready-made graph's path, else the converted graph's bytes, converted once per content and kept.
+    """The ready-made graph's path, else the converted graph's bytes, converted once per content and
+    kept.
 
-    The kept copy counts only if it has the hash that was written after it; anything else is converted anew.
+    The kept copy counts only if it has the hash that was written after it; anything else is
+    converted anew.
     """
     if files.config is None:
         return files.weights
@@ -175,7 +225,9 @@ def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
         _write(kept, graph)
         _write(digest, hashlib.sha256(graph).hexdigest().encode())
     except OSError as error:
-        raise DesaError(f"cannot keep the converted model: {error}", where=str(kept), mend="make it writable") from None
+        raise DesaError(
+            f"cannot keep the converted model: {error}", where=str(kept), hint="make it writable"
+        ) from None
     return graph
 
 

@@ -1,7 +1,8 @@
 """Generation by any server that speaks OpenAI's chat completions, such as `vllm serve`.
 
-Each request is one HTTP call with its own seed, several at a time. The server decides about batching and precision, so
-only the stored outputs are reproducible; structured outputs are asked for by JSON schema and validated like all others.
+Each request is one HTTP call with its own seed, several at a time. The server decides about
+batching and precision, so only the stored outputs are reproducible; structured outputs are asked
+for by JSON schema and validated like all others.
 """
 
 import os
@@ -35,15 +36,20 @@ class OpenAIGenerator:
         assert config.base_url is not None
         assert config.model is not None
         self.config, self.model, self.revision = config, config.model, config.revision
-        patience = Patience(config.request_timeout_s, config.max_attempts, config.backoff_s, config.max_backoff_s)
+        patience = Patience(
+            config.request_timeout_s, config.max_attempts, config.backoff_s, config.max_backoff_s
+        )
         key = _key(config.api_key_env) if config.api_key_env else None
-        self.client = JsonClient(config.base_url.rstrip("/"), patience, f"generator {config.name}", key)
+        self.client = JsonClient(
+            config.base_url.rstrip("/"), patience, f"generator {config.name}", key
+        )
 
     def generate(self, requests: Sequence[Request]) -> list[Output]:
         """One output a request, in order.
 
         Raises:
-            DesaError: the first request that was refused, or failed as often as the configuration allows.
+            DesaError: the first request that was refused, or failed as often as the configuration
+                allows.
         """
         stop = Stop()
         pool = ThreadPoolExecutor(self.config.concurrency)
@@ -54,7 +60,8 @@ class OpenAIGenerator:
                 failed.result()
             return [call.result() for call in calls]
         finally:
-            stop.set()  # ends the others, which wait for a server that has given up, or whose user has
+            # ends the others, which wait for a server that has given up, or whose user has
+            stop.set()
             pool.shutdown(cancel_futures=True)
 
     def _answer(self, request: Request, stop: Stop) -> Output:
@@ -71,7 +78,8 @@ class OpenAIGenerator:
             "top_p": sampling.top_p,
         }
         if self.config.extended_sampling:
-            # Named even where neutral: servers take what is not named from the model's own generation settings.
+            # Named even where neutral: servers take what is not named from the model's own
+            # generation settings.
             payload |= {"top_k": sampling.top_k, "min_p": 0.0, "repetition_penalty": 1.0}
         if request.schema is not None:
             schema = {"name": "output", "strict": True, "schema": dict(request.schema)}
@@ -121,8 +129,12 @@ def _storable(text: str) -> str:
 def _key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
-        mend = f"export {variable}, or set generator.api_key_env=null for a server without keys"
-        raise DesaError("the variable is not set", where=f"generator.api_key_env: {variable}", mend=mend)
+        hint = f"export {variable}, or set generator.api_key_env=null for a server without keys"
+        raise DesaError(
+            "the variable is not set", where=f"generator.api_key_env: {variable}", hint=hint
+        )
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise DesaError("the key holds blanks or odd characters", where=f"generator.api_key_env: {variable}")
+        raise DesaError(
+            "the key holds blanks or odd characters", where=f"generator.api_key_env: {variable}"
+        )
     return key

@@ -1,7 +1,9 @@
-"""Inverted lists as plain arrays: what is left of a Lucene index once the JVM is gone, and what scores are made of.
+"""Inverted lists as plain arrays: what is left of a Lucene index once the JVM is gone, and what
+scores are made of.
 
-Seven arrays hold everything, so that a store can write them, scorers can share them memory-mapped, and a content hash
-is a walk over them. Their structure is checked whenever they are made or loaded; nothing downstream checks again.
+Seven arrays hold everything, so that a store can write them, scorers can share them memory-mapped,
+and a content hash is a walk over them. Their structure is checked whenever they are made or loaded;
+nothing downstream checks again.
 """
 
 import hashlib
@@ -60,10 +62,16 @@ class Postings:
     def __post_init__(self):
         for name in ("terms", "term_offsets", "indptr", "docs", "freqs", "norms"):
             array = np.ascontiguousarray(getattr(self, name)).view()
-            array.setflags(write=False)  # also one array type for numba, whether loaded, mapped or just made
+            array.setflags(
+                write=False
+            )  # also one array type for numba, whether loaded, mapped or just made
             object.__setattr__(self, name, array)
         if fault := self._fault():
-            raise DesaError(f"not the postings of an index: {fault}", where="postings", mend="build the index again")
+            raise DesaError(
+                f"not the postings of an index: {fault}",
+                where="postings",
+                hint="build the index again",
+            )
 
     @property
     def n_documents(self) -> int:
@@ -75,7 +83,9 @@ class Postings:
 
     @property
     def documents_without_terms(self) -> int:
-        """How many documents no query can ever match: empty text, or nothing but stopwords and punctuation."""
+        """How many documents no query can ever match: empty text, or nothing but stopwords and
+        punctuation.
+        """
         return self.n_documents - self.doc_count
 
     def term(self, index: int) -> bytes:
@@ -83,23 +93,34 @@ class Postings:
         return self.terms[self.term_offsets[index] : self.term_offsets[index + 1]].tobytes()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything as named arrays, for a store; `statistics` is int64 [doc_count, sum_total_term_freq]."""
+        """Everything as named arrays, for a store; `statistics` is int64 [doc_count,
+        sum_total_term_freq].
+        """
         statistics = np.array([self.doc_count, self.sum_total_term_freq], np.int64)
-        return {name: statistics if name == "statistics" else getattr(self, name) for name in POSTING_ARRAYS}
+        return {
+            name: statistics if name == "statistics" else getattr(self, name)
+            for name in POSTING_ARRAYS
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Postings":
-        """The inverse of `arrays`; memory-mapped arrays stay mapped. Raises DesaError as the constructor does."""
+        """The inverse of `arrays`; memory-mapped arrays stay mapped. Raises DesaError as the
+        constructor does.
+        """
         if arrays.keys() != POSTING_ARRAYS.keys() or arrays["statistics"].shape != (2,):
             raise DesaError(
-                f"postings need the arrays {', '.join(POSTING_ARRAYS)}", where="postings", mend="build the index again"
+                f"postings need the arrays {', '.join(POSTING_ARRAYS)}",
+                where="postings",
+                hint="build the index again",
             )
         doc_count, sum_total_term_freq = map(int, arrays["statistics"])
         lists = {name: array for name, array in arrays.items() if name != "statistics"}
         return cls(**lists, doc_count=doc_count, sum_total_term_freq=sum_total_term_freq)
 
     def content_hash(self) -> str:
-        """Hex SHA-256 over every array's name, length and little-endian values, in the order of `arrays`."""
+        """Hex SHA-256 over every array's name, length and little-endian values, in the order of
+        `arrays`.
+        """
         digest = hashlib.sha256()
         for name, array in self.arrays().items():
             digest.update(f"{name} {array.dtype.str[1:]} {len(array)}\n".encode())
@@ -107,42 +128,65 @@ class Postings:
         return digest.hexdigest()
 
     def __reduce__(self):
-        return Postings.from_arrays, (self.arrays(),)  # through the constructor: pickling forgets what is read-only
+        return Postings.from_arrays, (
+            self.arrays(),
+        )  # through the constructor: pickling forgets what is read-only
 
     def _fault(self) -> str:
         for name, dtype in POSTING_ARRAYS.items():
             array = getattr(self, name, None)
             if array is not None and (array.ndim != 1 or array.dtype != dtype):
-                return f"{name} is {array.dtype} of {array.ndim} dimensions, not one of {np.dtype(dtype)}"
+                return (
+                    f"{name} is {array.dtype} of {array.ndim} dimensions, not one of"
+                    f" {np.dtype(dtype)}"
+                )
         for name, starts, whole in (
             ("term_offsets", self.term_offsets, self.terms),
             ("indptr", self.indptr, self.docs),
         ):
-            if not len(starts) or starts[0] != 0 or starts[-1] != len(whole) or (np.diff(starts) < 1).any():
+            if (
+                not len(starts)
+                or starts[0] != 0
+                or starts[-1] != len(whole)
+                or (np.diff(starts) < 1).any()
+            ):
                 return f"{name} does not rise from 0 to {len(whole)}"
         if len(self.term_offsets) != len(self.indptr) or len(self.freqs) != len(self.docs):
             return "terms, lists and frequencies differ in number"
         code, term, n_seen, occurrences = _check(
-            self.terms, self.term_offsets, self.indptr, self.docs, self.freqs, np.zeros(self.n_documents, np.bool_)
+            self.terms,
+            self.term_offsets,
+            self.indptr,
+            self.docs,
+            self.freqs,
+            np.zeros(self.n_documents, np.bool_),
         )
         if code:
             return f"term {self.term(term).decode(errors='replace')!r} has {_FAULTS[code]}"
         if (n_seen, occurrences) != (self.doc_count, self.sum_total_term_freq):
             counted = f"{n_seen} documents with {occurrences} term occurrences"
-            return f"{counted}, but the statistics say {self.doc_count} and {self.sum_total_term_freq}"
+            return (
+                f"{counted}, but the statistics say {self.doc_count} and {self.sum_total_term_freq}"
+            )
         return ""
 
 
 @njit(cache=True)
 def _check(terms, term_offsets, indptr, docs, freqs, seen):
-    """(0 or a code of _FAULTS, the term it is about, documents seen, occurrences counted) in one pass; fills `seen`."""
+    """(0 or a code of _FAULTS, the term it is about, documents seen, occurrences counted) in one
+    pass; fills `seen`.
+    """
     n_seen = 0
     occurrences = 0
     for term in range(len(indptr) - 1):
         if term > 0:
             start, middle, end = term_offsets[term - 1], term_offsets[term], term_offsets[term + 1]
             common = 0
-            while common < middle - start and common < end - middle and terms[start + common] == terms[middle + common]:
+            while (
+                common < middle - start
+                and common < end - middle
+                and terms[start + common] == terms[middle + common]
+            ):
                 common += 1
             rises = common < end - middle and (
                 common == middle - start or terms[start + common] < terms[middle + common]

@@ -1,7 +1,9 @@
-"""Prompts as data: `prompts/<name>.yaml` holds the words, where they come from, and how they are decoded.
+"""Prompts as data: `prompts/<name>.yaml` holds the words, where they come from, and how they are
+decoded.
 
-A prompt asks for `requests` outputs of `texts_per_request` texts each for every query and draw. Templates are keyed by
-data set, `default` serving all others, and hold `{query}` (the text as it is) or `{query_json}` (as a JSON string).
+A prompt asks for `requests` outputs of `texts_per_request` texts each for every query and draw.
+Templates are keyed by data set, `default` serving all others, and hold `{query}` (the text as it
+is) or `{query_json}` (as a JSON string).
 """
 
 import re
@@ -128,7 +130,11 @@ def load_prompt(name: str) -> Prompt:
         DesaError: there is none (lists those there are), or its file is not a prompt.
     """
     if name not in prompt_names():
-        raise DesaError(f"unknown prompt {name!r}", where="method.prompt", mend=f"choose {', '.join(prompt_names())}")
+        raise DesaError(
+            f"unknown prompt {name!r}",
+            where="method.prompt",
+            hint=f"choose {', '.join(prompt_names())}",
+        )
     file = FOLDER / f"{name}.yaml"
     try:
         values = yaml.safe_load(file.read_bytes().decode())
@@ -140,6 +146,11 @@ def load_prompt(name: str) -> Prompt:
         what = f"{place}: {first['msg']}" if place else first["msg"]
     except yaml.YAMLError as error:
         what = f"not YAML: {one_line(error)}"
-    except (ValueError, RecursionError) as error:  # not UTF-8, numbers of thousands of digits, deep nesting
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not UTF-8, numbers of thousands of digits, deep nesting
         what = one_line(error)
-    raise DesaError(what, where=str(file), mend="correct that file; the others in its folder show the form")
+    raise DesaError(
+        what, where=str(file), hint="correct that file; the others in its folder show the form"
+    )

@@ -1,8 +1,10 @@
-"""Generation by reading: rows {query_id, prompt, draw, texts} of `<folder>/<prompt>.jsonl` become generation records.
+"""Generation by reading: rows {query_id, prompt, draw, texts} of `<folder>/<prompt>.jsonl` become
+generation records.
 
 A row that live generation exported as a fallback (`fallback: true`, with its `reason`) stays one.
-Such text may be of foreign origin, so only count, type and blanks are checked, and blemishes are counted (method.md
-section 2). `strict` applies the rules of live generation instead: an invalid row falls back, flagged, with its reason.
+Such text may be of foreign origin, so only count, type and blanks are checked, and blemishes are
+counted (method.md section 2). `strict` applies the rules of live generation instead: an invalid row
+falls back, flagged, with its reason.
 """
 
 import hashlib
@@ -35,7 +37,9 @@ ROW = 'write {{"query_id": "ID", "prompt": "{prompt}", "draw": 0, "texts": ["...
 FIELDS: Mapping[str, Callable[[Any, Prompt], bool]] = {
     "query_id": lambda value, prompt: isinstance(value, str),
     "prompt": lambda value, prompt: value == prompt.name,
-    "draw": lambda value, prompt: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+    "draw": lambda value, prompt: (
+        isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    ),
     "texts": lambda value, prompt: isinstance(value, list),
     "fallback": lambda value, prompt: value is None or isinstance(value, bool),
     "reason": lambda value, prompt: value is None or isinstance(value, str),
@@ -44,7 +48,9 @@ FIELDS: Mapping[str, Callable[[Any, Prompt], bool]] = {
 
 @dataclass(frozen=True)
 class _Row:
-    """A recorded row: where it stands, its items, and the reason of a fallback that live generation recorded."""
+    """A recorded row: where it stands, its items, and the reason of a fallback that live generation
+    recorded.
+    """
 
     line: int
     items: list[object]
@@ -56,7 +62,8 @@ class RecordedGenerations:
     """Recorded text as generation records.
 
     Attributes:
-        records: schema `GENERATION_SCHEMA`, one row a query and draw asked for, in the order of query ids, then draws.
+        records: schema `GENERATION_SCHEMA`, one row a query and draw asked for, in the order of
+            query ids, then draws.
         counts: every name of `COUNTS`; goes to the manifest and the log.
     """
 
@@ -75,16 +82,22 @@ def recording(folder: Path, prompt: Prompt) -> Path:
         raise DesaError(
             f"no recorded texts of the prompt {prompt.name}",
             where=str(file),
-            mend=f"set generator.folder= to the folder that holds {file.name}, or let another prompt's texts stand in: "
-            f"generator.map={{{prompt.name}: references}}",
+            hint=(
+                f"set generator.folder= to the folder that holds {file.name}, or let another"
+                f" prompt's texts stand in: generator.map={{{prompt.name}: references}}"
+            ),
         )
     return file
 
 
 def recorded_fingerprint(folder: Path, prompt: Prompt) -> str:
-    """Hex SHA-256 of the recording's lines in byte order: a recording that was exported again keeps its hash."""
+    """Hex SHA-256 of the recording's lines in byte order: a recording that was exported again keeps
+    its hash.
+    """
     data = b"".join(file_blocks(recording(folder, prompt)))
-    return hashlib.sha256(b"\n".join(sorted(line.strip() for line in data.splitlines()))).hexdigest()
+    return hashlib.sha256(
+        b"\n".join(sorted(line.strip() for line in data.splitlines()))
+    ).hexdigest()
 
 
 def read_recorded(
@@ -97,7 +110,8 @@ def read_recorded(
     draws: Sequence[int],
     strict: bool,
 ) -> RecordedGenerations:
-    """Reads the recorded texts of all `query_ids` and `draws`; other rows are passed over and counted.
+    """Reads the recorded texts of all `query_ids` and `draws`; other rows are passed over and
+    counted.
 
     Args:
         folder: holds `<prompt>.jsonl`.
@@ -118,7 +132,9 @@ def read_recorded(
     if missing := sorted(wanted - rows.keys()):
         names = listed(_row_name(*row) for row in missing)
         what = f"{len(missing)} of {len(wanted)} rows missing for the queries of {dataset}: {names}"
-        findings.add(DesaError(what, where=str(file), mend="complete the recording, or ask for fewer draws"))
+        findings.add(
+            DesaError(what, where=str(file), hint="complete the recording, or ask for fewer draws")
+        )
 
     queries = dict(zip(query_ids, query_texts, strict=True))
     records: list[dict[str, Any]] = []
@@ -128,10 +144,17 @@ def read_recorded(
         else:
             verdict = _judged(row.items, prompt, strict, counts)
             if verdict.texts is None and not strict:
-                mend = "correct that row, or set generator.strict=true to fall back where a row is not valid"
-                findings.line(str(file), row.line, verdict.reason or "", _row_name(query, draw), mend=mend)
+                hint = (
+                    "correct that row, or set generator.strict=true to fall back where a row is not"
+                    " valid"
+                )
+                findings.line(
+                    str(file), row.line, verdict.reason or "", _row_name(query, draw), hint=hint
+                )
         texts = [prompt.cut(text) for text in verdict.texts or ()]
-        counts["texts_cut"] += sum(cut != text for cut, text in zip(texts, verdict.texts or (), strict=True))
+        counts["texts_cut"] += sum(
+            cut != text for cut, text in zip(texts, verdict.texts or (), strict=True)
+        )
         counts["texts_equal_to_query"] += sum(_same(text, queries[query]) for text in texts)
         counts["fallbacks"] += not verdict.valid
         records.append(
@@ -170,16 +193,22 @@ def _judged(items: list[object], prompt: Prompt, strict: bool, counts: Counter[s
 
 
 def _rows(
-    file: Path, prompt: Prompt, wanted: set[tuple[str, int]], counts: Counter[str], findings: Findings
+    file: Path,
+    prompt: Prompt,
+    wanted: set[tuple[str, int]],
+    counts: Counter[str],
+    findings: Findings,
 ) -> dict[tuple[str, int], _Row]:
     """(query, draw) -> row, of the wanted rows that are there."""
     queries = {query for query, _ in wanted}
     rows: dict[tuple[str, int], _Row] = {}
     repeated: list[str] = []
     for number, row in json_rows(file_blocks(file), str(file), findings):
-        if wrong := next((name for name, fits in FIELDS.items() if not fits(row.get(name), prompt)), None):
+        if wrong := next(
+            (name for name, fits in FIELDS.items() if not fits(row.get(name), prompt)), None
+        ):
             kind, found = f'field "{wrong}" is missing or wrong', shown_value(row.get(wrong))
-            findings.line(str(file), number, kind, found, mend=ROW.format(prompt=prompt.name))
+            findings.line(str(file), number, kind, found, hint=ROW.format(prompt=prompt.name))
             continue
         key = row["query_id"], row["draw"]
         if key in rows:
@@ -191,7 +220,7 @@ def _rows(
             counts["rows_of_other_draws" if key[0] in queries else "rows_of_unknown_queries"] += 1
     if repeated:
         what = f"repeated rows of one query and draw ({len(repeated)}): {listed(repeated)}"
-        findings.add(DesaError(what, where=str(file), mend="keep one of each"))
+        findings.add(DesaError(what, where=str(file), hint="keep one of each"))
     return rows
 
 

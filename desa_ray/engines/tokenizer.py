@@ -1,7 +1,9 @@
-"""A model's tokenizer with our own truncation: files ship settings of their own (MiniLM: cut and pad at 128).
+"""A model's tokenizer with our own truncation: files ship settings of their own (MiniLM: cut and
+pad at 128).
 
-A tokenizer takes 200 bytes of memory for each character of a text, all but the first tokens in vain. BERT's works word
-by word, so of a long text it is given a beginning that ends between two words and makes all tokens that are kept.
+A tokenizer takes 200 bytes of memory for each character of a text, all but the first tokens in
+vain. BERT's works word by word, so of a long text it is given a beginning that ends between two
+words and makes all tokens that are kept.
 """
 
 import json
@@ -50,7 +52,9 @@ class TokenIds:
 def _is_word_by_word(description: dict[str, Any]) -> bool:
     parts = all(_kind(description.get(part)) in kinds for part, kinds in LOCAL.items())
     added = (own for own in description.get("added_tokens") or ())
-    return parts and not any(own["lstrip"] or own["rstrip"] or any(map(str.isspace, own["content"])) for own in added)
+    return parts and not any(
+        own["lstrip"] or own["rstrip"] or any(map(str.isspace, own["content"])) for own in added
+    )
 
 
 def _kind(part: Any) -> str | None:
@@ -80,9 +84,13 @@ def load_tokenizer(path: Path, max_tokens: int) -> TokenIds:
             raise
         raise _refused(what, error, path) from None
     if not ids[1]:
-        raise DesaError("a tokenizer without a token for any text", where=str(path), mend="fetch it anew")
+        raise DesaError(
+            "a tokenizer without a token for any text", where=str(path), hint="fetch it anew"
+        )
     return token_ids
 
 
 def _refused(what: str, error: BaseException, path: Path) -> DesaError:
-    return DesaError(f"{what}: {' '.join(str(error).split())[:200]}", where=str(path), mend="fetch it anew")
+    return DesaError(
+        f"{what}: {' '.join(str(error).split())[:200]}", where=str(path), hint="fetch it anew"
+    )

@@ -1,7 +1,9 @@
-"""Dense vectors with sentence-transformers (torch), the GPU engine; heavy imports happen when it is loaded.
+"""Dense vectors with sentence-transformers (torch), the GPU engine; heavy imports happen when it is
+loaded.
 
-Torch's kernels are not batch-invariant: a text's bits may change with its neighbours. So texts go in fixed blocks by
-number, each block in one call, and the block size belongs to the identity of the vectors.
+Torch's kernels are not batch-invariant: a text's bits may change with its neighbours. So texts go
+in fixed blocks by number, each block in one call, and the block size belongs to the identity of the
+vectors.
 """
 
 from collections.abc import Sequence
@@ -14,27 +16,37 @@ from desa_ray.engines.vectors import check_unit_rows
 
 
 class TorchEncoder:
-    """Encodes blocks of `block_size` texts on the GPU where there is one, else with `threads` CPU threads.
+    """Encodes blocks of `block_size` texts on the GPU where there is one, else with `threads` CPU
+    threads.
 
     Attributes:
         dimension: length of a vector.
-        block_size: callers hand over whole blocks, counted from text 0; only the last may be shorter.
+        block_size: callers hand over whole blocks, counted from text 0; only the last may be
+            shorter.
     """
 
     def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int):
         import torch  # pyright: ignore[reportMissingImports]
-        from sentence_transformers import SentenceTransformer, models  # pyright: ignore[reportMissingImports]
+        from sentence_transformers import (
+            SentenceTransformer,
+            models,
+        )  # pyright: ignore[reportMissingImports]
 
         torch.set_num_threads(threads)
-        transformer = models.Transformer(str(files.weights.parent), max_seq_length=config.max_tokens)
+        transformer = models.Transformer(
+            str(files.weights.parent), max_seq_length=config.max_tokens
+        )
         self.dimension = int(transformer.auto_model.config.hidden_size)
         self.block_size = config.block_size
-        # Pooling and length come from our configuration; what the model's folder says about them is not read.
+        # Pooling and length come from our configuration; what the model's folder says about them is
+        # not read.
         pooling = models.Pooling(self.dimension, pooling_mode=config.pooling)
         self._model = SentenceTransformer(modules=[transformer, pooling, models.Normalize()])
 
     def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
-        """Unit vectors, float32 [len(texts), dimension], in the order of `texts`; errors as `OnnxEncoder.encode`."""
+        """Unit vectors, float32 [len(texts), dimension], in the order of `texts`; errors as
+        `OnnxEncoder.encode`.
+        """
         vectors_ND = np.empty((len(texts), self.dimension), np.float32)
         for start in range(0, len(texts), self.block_size):
             block = list(texts[start : start + self.block_size])

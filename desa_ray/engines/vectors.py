@@ -1,4 +1,6 @@
-"""What every dense vector must be, in one place: right shape, float32, finite, length one (method.md section 3)."""
+"""What every dense vector must be, in one place: right shape, float32, finite, length one
+(method.md section 3).
+"""
 
 from collections.abc import Sequence
 
@@ -9,7 +11,9 @@ from desa_ray.errors import DesaError, listed
 NORM_TOLERANCE = 1e-3
 
 
-def check_unit_rows(vectors_ND: np.ndarray, rows: int, dimension: int, *, names: Sequence[str] | None = None) -> None:
+def check_unit_rows(
+    vectors_ND: np.ndarray, rows: int, dimension: int, *, names: Sequence[str] | None = None
+) -> None:
     """Accept float32 [rows, dimension] of finite unit vectors and nothing else.
 
     Args:
@@ -17,15 +21,18 @@ def check_unit_rows(vectors_ND: np.ndarray, rows: int, dimension: int, *, names:
         names: identifiers for the message, one a row; row numbers where absent.
 
     Raises:
-        DesaError: names the shape, or every row (up to ten) that is not finite or whose norm is off by more than 1e-3.
+        DesaError: names the shape, or every row (up to ten) that is not finite or whose norm is off
+            by more than 1e-3.
     """
     if vectors_ND.shape != (rows, dimension) or vectors_ND.dtype != np.float32:
         raise DesaError(
-            f"vectors are {vectors_ND.dtype} {list(vectors_ND.shape)}, expected float32 [{rows}, {dimension}]",
+            f"vectors are {vectors_ND.dtype} {list(vectors_ND.shape)}, expected float32 [{rows},"
+            f" {dimension}]",
             where="dense vectors",
-            mend="check that model and tokenizer belong together",
+            hint="check that model and tokenizer belong together",
         )
-    # float64: a huge float32 must not overflow, NaN and infinity stay what they are and fail the comparison.
+    # float64: a huge float32 must not overflow, NaN and infinity stay what they are and fail the
+    # comparison.
     squares_N = np.einsum("nd,nd->n", vectors_ND, vectors_ND, dtype=np.float64)
     bad = np.flatnonzero(~(np.abs(np.sqrt(squares_N) - 1) <= NORM_TOLERANCE)).tolist()
     if bad:
@@ -33,5 +40,5 @@ def check_unit_rows(vectors_ND: np.ndarray, rows: int, dimension: int, *, names:
             f"{len(bad)} vector(s) not finite or not of length one: "
             f"{listed(repr(names[row]) if names is not None else row for row in bad)}",
             where="dense vectors",
-            mend="check the encoder's weights; rows count from 0",
+            hint="check the encoder's weights; rows count from 0",
         )

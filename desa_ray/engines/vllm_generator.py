@@ -1,7 +1,7 @@
 """Generation with vLLM: one model, loaded once, held by one process.
 
-Requests of a call are batched as vLLM likes; with `batch_invariant` (a CPU: one thread, float32) an output does not
-depend on it. XGrammar constrains the form of structured outputs.
+Requests of a call are batched as vLLM likes; with `batch_invariant` (a CPU: one thread, float32) an
+output does not depend on it. XGrammar constrains the form of structured outputs.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,13 @@ class VllmGenerator:
     """
 
     def __init__(
-        self, config: GeneratorConfig, files: GeneratorFiles, *, model: str, revision: str | None, threads: int = 1
+        self,
+        config: GeneratorConfig,
+        files: GeneratorFiles,
+        *,
+        model: str,
+        revision: str | None,
+        threads: int = 1,
     ):
         self.config, self.model, self.revision = config, model, revision
         prepare_environment(config, threads)
@@ -41,7 +47,8 @@ class VllmGenerator:
         """One output a request, in order.
 
         Raises:
-            DesaError: a request does not fit into `generator.max_model_len`, or the engine gave one up.
+            DesaError: a request does not fit into `generator.max_model_len`, or the engine gave one
+                up.
         """
         if not requests:
             return []
@@ -53,12 +60,16 @@ class VllmGenerator:
             results = self.llm.chat(messages, parameters, use_tqdm=False)
         except (ValueError, VLLMValidationError) as error:
             raise self._refused(str(error).splitlines()[0]) from error
-        return [self._output(result, request) for result, request in zip(results, requests, strict=True)]
+        return [
+            self._output(result, request) for result, request in zip(results, requests, strict=True)
+        ]
 
     @staticmethod
     def _parameters(request: Request) -> Any:
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
-        from vllm.sampling_params import StructuredOutputsParams  # pyright: ignore[reportMissingImports]
+        from vllm.sampling_params import (
+            StructuredOutputsParams,
+        )  # pyright: ignore[reportMissingImports]
 
         sampling, schema = request.sampling, request.schema
         return SamplingParams(
@@ -75,12 +86,17 @@ class VllmGenerator:
         made, reason = len(completion.token_ids), completion.finish_reason
         if reason not in FINISHED:
             raise DesaError(
-                f"vLLM gave a request up: {reason}", where=f"generator {self.config.name}", mend="run again"
+                f"vLLM gave a request up: {reason}",
+                where=f"generator {self.config.name}",
+                hint="run again",
             )
         if reason == "length" and made < request.sampling.max_new_tokens:
             raise self._refused(f"a request was cut after {made} tokens at the end of the context")
         return Output(completion.text, reason, len(result.prompt_token_ids), made)
 
     def _refused(self, what: str) -> DesaError:
-        mend = f"raise generator.max_model_len (now {self.config.max_model_len}), as far as the model goes"
-        return DesaError(what, where=f"generator {self.config.name}", mend=mend)
+        hint = (
+            f"raise generator.max_model_len (now {self.config.max_model_len}), as far as the model"
+            " goes"
+        )
+        return DesaError(what, where=f"generator {self.config.name}", hint=hint)

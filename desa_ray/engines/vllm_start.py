@@ -1,7 +1,8 @@
 """Starting vLLM: its environment, and one clear error for each way in which it does not start.
 
-vLLM reads environment variables when it is imported and raises whatever its parts raise, often from deep inside. What
-can be known beforehand is checked beforehand; the rest is recognised by the words that vLLM, torch and CUDA use.
+vLLM reads environment variables when it is imported and raises whatever its parts raise, often from
+deep inside. What can be known beforehand is checked beforehand; the rest is recognised by the words
+that vLLM, torch and CUDA use.
 """
 
 import importlib.util
@@ -22,28 +23,31 @@ OVERHEAD = GIB // 2  # what torch, vLLM and its buffers take beside weights and 
 
 @dataclass(frozen=True)
 class Cause:
-    """A way to fail: the words it is known by, what to say, how to mend it."""
+    """A way to fail: the words it is known by, what to say, how to fix it."""
 
     words: str
     what: str
-    mend: str
+    hint: str
 
 
 CAUSES = (
     Cause(
-        r"out of memory|less than desired (GPU|CPU) memory|No available memory for the cache|cache is needed, which is "
+        r"out of memory|less than desired (GPU|CPU) memory|No available memory for the cache|cache"
+        r" is needed, which is "
         r"larger|Not enough memory|can't allocate memory|free memory.*KVCACHE",
         "too little memory for the model and its cache",
         "free memory, lower generator.max_model_len or generator.max_num_seqs, or change "
         "generator.gpu_memory_utilization (CPU: generator.kv_cache_gb)",
     ),
     Cause(
-        r"No CUDA GPUs|Failed to infer device type|libcuda\.so|libcudart|libnvrtc|driver version is insufficient|"
-        r"driver on your system is too old|no kernel image|not compiled with CUDA|Found no NVIDIA driver|forward "
+        r"No CUDA GPUs|Failed to infer device type|libcuda\.so|libcudart|libnvrtc|driver version is"
+        r" insufficient|"
+        r"driver on your system is too old|no kernel image|not compiled with CUDA|Found no NVIDIA"
+        r" driver|forward "
         r"compatibility|NVML|CUDA driver initialization failed|CUDA unknown error",
         "no usable CUDA device for this build of vLLM",
-        "check nvidia-smi and the driver against the CUDA version of the installed torch, or use a generator for CPUs "
-        "(generator=smollm2)",
+        "check nvidia-smi and the driver against the CUDA version of the installed torch, or use a"
+        " generator for CPUs (generator=smollm2)",
     ),
     Cause(
         r"[Bb]atch.invarian",
@@ -53,16 +57,22 @@ CAUSES = (
     Cause(
         r"tensor.parallel|must be divisible by tensor|World size",
         "the model cannot be spread over that many GPUs",
-        "change generator.tensor_parallel_size: it must divide the model's attention heads and be there in GPUs",
+        "change generator.tensor_parallel_size: it must divide the model's attention heads and be"
+        " there in GPUs",
     ),
     Cause(
         r"larger than the derived max_model_len|max_position_embeddings",
         "generator.max_model_len is longer than the model's own context",
         "lower generator.max_model_len",
     ),
-    Cause(r"xgrammar|structured.output", "the structured output backend does not work", "install xgrammar"),
     Cause(
-        r"[Ss]afetensor|HeaderTooLarge|InvalidHeader|checkpoint|size mismatch|weights? .*(not initialized|missing)",
+        r"xgrammar|structured.output",
+        "the structured output backend does not work",
+        "install xgrammar",
+    ),
+    Cause(
+        r"[Ss]afetensor|HeaderTooLarge|InvalidHeader|checkpoint|size mismatch|weights? .*(not"
+        r" initialized|missing)",
         "the model's weights cannot be read",
         "fetch the model's files again",
     ),
@@ -75,7 +85,9 @@ CAUSES = (
 
 
 def prepare_environment(config: GeneratorConfig, threads: int) -> None:
-    """Set what vLLM reads at import. Threads beyond one would make a CPU's sums depend on the batch."""
+    """Set what vLLM reads at import. Threads beyond one would make a CPU's sums depend on the
+    batch.
+    """
     on_cpu = config.device == "cpu"
     invariant = {"VLLM_BATCH_INVARIANT": "1" if config.batch_invariant and not on_cpu else "0"}
     always = {
@@ -97,24 +109,34 @@ def check_before(config: GeneratorConfig, files: GeneratorFiles) -> None:
     """What can be known before vLLM is imported.
 
     Raises:
-        DesaError: vLLM or XGrammar is not installed, a setting the determinism mode forbids, too little memory.
+        DesaError: vLLM or XGrammar is not installed, a setting the determinism mode forbids, too
+            little memory.
     """
     where = f"generator {config.name}"
-    for module, what in (("vllm", "vLLM"), ("xgrammar", "XGrammar, the structured output backend,")):
+    for module, what in (
+        ("vllm", "vLLM"),
+        ("xgrammar", "XGrammar, the structured output backend,"),
+    ):
         if importlib.util.find_spec(module) is None:
-            mend = "run `make vllm-env` and use .venv-vllm, or install the extra gpu, or ask a server: "
-            raise DesaError(f"{what} is not installed", where=where, mend=mend + "generator=openai_server")
+            hint = (
+                "run `make vllm-env` and use .venv-vllm, or install the extra gpu, or ask a"
+                " server: "
+            )
+            raise DesaError(
+                f"{what} is not installed", where=where, hint=hint + "generator=openai_server"
+            )
     if config.device == "cpu":
         if config.batch_invariant and config.dtype != "float32":
             what = f"{config.dtype} texts depend on batches on a CPU"
-            mend = "set generator.dtype=float32, or generator.batch_invariant=false"
-            raise DesaError(what, where="generator.dtype", mend=mend)
+            hint = "set generator.dtype=float32, or generator.batch_invariant=false"
+            raise DesaError(what, where="generator.dtype", hint=hint)
         needed = files.bytes_as(config.dtype) + config.kv_cache_gb * GIB + OVERHEAD
         if needed > (free := _available_memory()):
             raise DesaError(
-                f"too little memory: about {needed / GIB:.1f} GiB needed, {free / GIB:.1f} available",
+                f"too little memory: about {needed / GIB:.1f} GiB needed, {free / GIB:.1f}"
+                " available",
                 where=where,
-                mend="free memory, or lower generator.kv_cache_gb",
+                hint="free memory, or lower generator.kv_cache_gb",
             )
 
 
@@ -133,12 +155,18 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
         # A build for GPUs that finds no driver has no platform at all.
         if not (current_platform.is_cpu() if on_cpu else current_platform.is_cuda_alike()):
             raise DesaError(
-                f"{config.device} is asked for, but this vLLM runs on {current_platform.device_type or 'no device'}",
+                f"{config.device} is asked for, but this vLLM runs on"
+                f" {current_platform.device_type or 'no device'}",
                 where="generator.device",
-                mend="check nvidia-smi and whether the installed vLLM is the build for this machine, or change it",
+                hint=(
+                    "check nvidia-smi and whether the installed vLLM is the build for this machine,"
+                    " or change it"
+                ),
             )
         if on_cpu:
-            torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # whoever imported torch first, and how
+            torch.set_num_threads(
+                int(os.environ["OMP_NUM_THREADS"])
+            )  # whoever imported torch first, and how
         else:
             _check_gpu(config, files)
         return vllm.LLM(**arguments(config, files.folder))
@@ -149,7 +177,9 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
 
 
 def arguments(config: GeneratorConfig, folder: Path) -> Mapping[str, Any]:
-    """What `vllm.LLM` is called with. The Hugging Face files are named, for some repositories hold other forms too."""
+    """What `vllm.LLM` is called with. The Hugging Face files are named, for some repositories hold
+    other forms too.
+    """
     return {
         "model": str(folder),
         "config_format": "hf",
@@ -163,17 +193,22 @@ def arguments(config: GeneratorConfig, folder: Path) -> Mapping[str, Any]:
         "gpu_memory_utilization": config.gpu_memory_utilization,
         "distributed_executor_backend": "mp" if config.tensor_parallel_size > 1 else "uni",
         "enforce_eager": config.device == "cpu",
-        # A cached prefix changes the shapes of what is computed, and so, in the last bits, the text.
+        # A cached prefix changes the shapes of what is computed, and so, in the last bits, the
+        # text.
         "enable_prefix_caching": not config.batch_invariant,
         "structured_outputs_config": {"backend": "xgrammar"},
     }
 
 
 def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
-    """The error for a failed start: the first known cause that its message or one it stems from speaks of."""
+    """The error for a failed start: the first known cause that its message or one it stems from
+    speaks of.
+    """
     chain: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None and not any(link is known for known in chain):  # NVML errors cannot be compared
+    while link is not None and not any(
+        link is known for known in chain
+    ):  # NVML errors cannot be compared
         chain.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     where = f"generator {config.name}"
@@ -181,8 +216,14 @@ def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
         message = f"{type(link).__name__}: {link}"
         for cause in CAUSES:
             if re.search(cause.words, message):
-                return DesaError(f"{cause.what}; vLLM says: {_short(link)}", where=where, mend=cause.mend)
-    return DesaError(f"vLLM did not start: {_short(error)}", where=where, mend="VLLM_LOGGING_LEVEL=INFO shows its log")
+                return DesaError(
+                    f"{cause.what}; vLLM says: {_short(link)}", where=where, hint=cause.hint
+                )
+    return DesaError(
+        f"vLLM did not start: {_short(error)}",
+        where=where,
+        hint="VLLM_LOGGING_LEVEL=INFO shows its log",
+    )
 
 
 def _short(error: BaseException) -> str:
@@ -204,25 +245,32 @@ def _check_gpu(config: GeneratorConfig, files: GeneratorFiles) -> None:
     budget = sum(total for _, total in used()) * config.gpu_memory_utilization
     if (weights := files.bytes_as(config.dtype)) > budget:
         raise DesaError(
-            f"too little GPU memory: the weights take {weights / GIB:.1f} GiB, the share is {budget / GIB:.1f} GiB",
+            f"too little GPU memory: the weights take {weights / GIB:.1f} GiB, the share is"
+            f" {budget / GIB:.1f} GiB",
             where=f"generator {config.name}",
-            mend="raise generator.tensor_parallel_size or generator.gpu_memory_utilization",
+            hint="raise generator.tensor_parallel_size or generator.gpu_memory_utilization",
         )
 
 
 def _gpu_memory() -> list[tuple[int, int]]:
-    """(free, total) bytes of the GPUs this process may use; read from the driver, so that CUDA need not start here."""
+    """(free, total) bytes of the GPUs this process may use; read from the driver, so that CUDA need
+    not start here.
+    """
     from vllm.third_party import pynvml  # pyright: ignore[reportMissingImports]
 
     pynvml.nvmlInit()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = range(pynvml.nvmlDeviceGetCount()) if visible is None else [name for name in visible.split(",") if name]
+    names = (
+        range(pynvml.nvmlDeviceGetCount())
+        if visible is None
+        else [name for name in visible.split(",") if name]
+    )
     memory = []
     for name in names:
         by_number = str(name).isdigit()
-        handle = (pynvml.nvmlDeviceGetHandleByIndex if by_number else pynvml.nvmlDeviceGetHandleByUUID)(
-            int(name) if by_number else str(name)
-        )
+        handle = (
+            pynvml.nvmlDeviceGetHandleByIndex if by_number else pynvml.nvmlDeviceGetHandleByUUID
+        )(int(name) if by_number else str(name))
         info = pynvml.nvmlDeviceGetMemoryInfo(handle)
         memory.append((int(info.free), int(info.total)))
     return memory

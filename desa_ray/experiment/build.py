@@ -1,4 +1,6 @@
-"""From one prepared configuration to the stages of its cell. Reads and writes nothing: `prepare` did that."""
+"""From one prepared configuration to the stages of its cell. Reads and writes nothing: `prepare`
+did that.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,8 +45,8 @@ class Cell:
 
     Attributes:
         fused: fusion stages, one a draw.
-        reference: the fusion stage of Original under the same settings, which "shallower in both" compares with; None
-            for Original itself and for methods without both channels.
+        reference: the fusion stage of Original under the same settings, which "shallower in both"
+            compares with; None for Original itself and for methods without both channels.
     """
 
     config: RunConfig
@@ -59,7 +61,9 @@ class Cell:
 
 
 class Builder:
-    """Builds the cell of one prepared configuration; stages are made once and shared by methods and draws."""
+    """Builds the cell of one prepared configuration; stages are made once and shared by methods and
+    draws.
+    """
 
     def __init__(self, prepared: Prepared):
         self.config, self.collection = prepared.config, prepared.collection
@@ -101,7 +105,9 @@ class Builder:
 
     @property
     def _encoder_shard(self) -> int:
-        """Texts a shard: whole blocks where the engine's vectors depend on a text's neighbours (torch)."""
+        """Texts a shard: whole blocks where the engine's vectors depend on a text's neighbours
+        (torch).
+        """
         block = int(self.identity.get("block_size", 1))
         return -(-self.config.cluster.shard_documents // block) * block
 
@@ -115,7 +121,9 @@ class Builder:
         queries = self.collection.queries
         return text_vectors_stage(queries, generation, self.identity, source, prefix, work)
 
-    def _terms(self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]) -> Stage:
+    def _terms(
+        self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]
+    ) -> Stage:
         work = TermsWork(lucene_pool(self.config), self.config.cluster.shard_queries * 4)
         queries = self.collection.queries
         return terms_stage(queries, generation, source, used, numbers, self._analysis, work)

@@ -27,7 +27,9 @@ def sha256_file(path: Path) -> str:
 def write_json(path: Path, value: Any) -> Path:
     """JSON under a temporary name, then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.write_text(
+        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+    )
     return temporary.replace(path)
 
 
@@ -45,10 +47,16 @@ def write_records(path: Path, records: pl.DataFrame) -> Path:
     return temporary.replace(path)
 
 
-def write_runs(folder: Path, method: str, runs: Sequence[pl.DataFrame], note: Callable[[str], None]) -> list[Path]:
-    """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly decreasing."""
+def write_runs(
+    folder: Path, method: str, runs: Sequence[pl.DataFrame], note: Callable[[str], None]
+) -> list[Path]:
+    """`run.trec` for draw 0 and `run.draw1.trec`, ... for the others, scores strictly
+    decreasing.
+    """
     tags = [f"desa-{method}-draw{draw}" for draw in range(len(runs))]
-    paths = [folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec") for draw in range(len(runs))]
+    paths = [
+        folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec") for draw in range(len(runs))
+    ]
     temporaries = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
     if not all(map(_write_plain, temporaries, runs, tags)):
         note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
@@ -72,11 +80,16 @@ def _write_plain(path: Path, run: pl.DataFrame, tag: str) -> bool:
 
 def _spelled(run: pl.DataFrame) -> dict[str, list[str]]:
     rows = run.select("query_id", "docs").iter_rows()
-    return {without_blanks(query): [without_blanks(document) for document in documents] for query, documents in rows}
+    return {
+        without_blanks(query): [without_blanks(document) for document in documents]
+        for query, documents in rows
+    }
 
 
 def manifest(cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]) -> dict[str, Any]:
-    """What a cell was made of: code, environment, Java, configuration, inputs, and every stage's key and content."""
+    """What a cell was made of: code, environment, Java, configuration, inputs, and every stage's
+    key and content.
+    """
     stages = []
     for stage in ancestors(cell.targets):
         artifact = stage.artifact
@@ -90,8 +103,13 @@ def manifest(cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]
                 "inputs": dict(stage.key.inputs),
                 "content": found and found["content"],
                 "counts": found and found["counts"],
-                "made_by": found
-                and {name: found["meta"].get(name) for name in ("commit", "dirty", "versions", "seconds")},
+                "made_by": (
+                    found
+                    and {
+                        name: found["meta"].get(name)
+                        for name in ("commit", "dirty", "versions", "seconds")
+                    }
+                ),
             }
         )
     return {

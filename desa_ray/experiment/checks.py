@@ -1,4 +1,6 @@
-"""What is wrong with a configuration as such: everything that can be known without reading any file."""
+"""What is wrong with a configuration as such: everything that can be known without reading any
+file.
+"""
 
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import parse_measures
@@ -21,7 +23,11 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
         *check_method(config.method, config.generator, config.n_refs),
     ]
     if config.fusion.kappa <= -1:
-        problems.append(DesaError(f"kappa is {config.fusion.kappa}", where="fusion.kappa", mend="use a value above -1"))
+        problems.append(
+            DesaError(
+                f"kappa is {config.fusion.kappa}", where="fusion.kappa", hint="use a value above -1"
+            )
+        )
     try:
         parse_measures(measures_of(config))
     except Problems as found:

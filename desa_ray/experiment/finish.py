@@ -16,7 +16,14 @@ from desa_ray.experiment.cell_files import (
     write_records,
     write_runs,
 )
-from desa_ray.experiment.records import cell_records, cell_runs, cell_summary, labels, per_draw, result_config
+from desa_ray.experiment.records import (
+    cell_records,
+    cell_runs,
+    cell_summary,
+    labels,
+    per_draw,
+    result_config,
+)
 from desa_ray.experiment.spec import CellSpec, flat
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
@@ -42,7 +49,9 @@ def finish_cell(
     spec.folder.mkdir(parents=True, exist_ok=True)
     files = [
         write_records(spec.folder / "records.parquet", records),
-        write_json(spec.folder / "manifest.json", manifest(cell, spec.plain, cell.recording_counts)),
+        write_json(
+            spec.folder / "manifest.json", manifest(cell, spec.plain, cell.recording_counts)
+        ),
         *write_runs(spec.folder, cell.config.method.name, cell_runs(cell), note),
     ]
     entry["mlflow_run_id"] = None
@@ -75,7 +84,9 @@ def log_failure(log: "SweepLog", cell: Cell, error: DesaError, started_ms: int) 
 
 
 def cell_digest(cell: Cell) -> str:
-    """Hex digest of what a cell is: its labels and the stages it reads; the same in every attempt."""
+    """Hex digest of what a cell is: its labels and the stages it reads; the same in
+    every attempt.
+    """
     return sha256_json([labels(cell), [stage.key.digest for stage in cell.targets]])
 
 
@@ -94,13 +105,27 @@ def _name(cell: Cell) -> str:
 
 
 def _log(
-    log: "SweepLog", cell: Cell, entry: dict[str, Any], draws: list, files: list[Path], started_ms: int
+    log: "SweepLog",
+    cell: Cell,
+    entry: dict[str, Any],
+    draws: list,
+    files: list[Path],
+    started_ms: int,
 ) -> str | None:
-    names = {name: entry[name] for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")}
-    numeric = {name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")}
+    names = {
+        name: entry[name]
+        for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")
+    }
+    numeric = {
+        name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")
+    }
     numeric["kappa"] = float(cell.config.fusion.kappa)
     fusion = cell.fused[0]
-    content = {role: stage.params["content"] for role, stage in fusion.inputs.items() if "content" in stage.params}
+    content = {
+        role: stage.params["content"]
+        for role, stage in fusion.inputs.items()
+        if "content" in stage.params
+    }
     made = provenance()
     tags = {
         **{f"sha256.{role}": value for role, value in content.items()},
@@ -114,8 +139,11 @@ def _log(
     run = CellRun(
         cell=cell_digest(cell),
         name=_name(cell),
-        # MLflow's compare view begins with the first params by name: the labels come before all other settings.
-        params=names | {"corpus_docs": entry["corpus_docs"]} | flat(result_config(cell), "settings."),
+        # MLflow's compare view begins with the first params by name: the labels come before all
+        # other settings.
+        params=names
+        | {"corpus_docs": entry["corpus_docs"]}
+        | flat(result_config(cell), "settings."),
         metrics={**entry["metrics"], **numeric},
         per_draw=draws if len(draws) > 1 else [],
         tags=tags,

@@ -1,4 +1,6 @@
-"""The backend a configuration asks for, started at the first task: a plan of hits starts neither Ray nor engines."""
+"""The backend a configuration asks for, started at the first task: a plan of hits starts neither
+Ray nor engines.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -7,7 +9,12 @@ from desa_ray.config import RunConfig
 from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
 from desa_ray.pipeline.backend import Backend, LostCluster
-from desa_ray.pipeline.processes import MAX_PARALLEL_STAGES, MachinePlacement, ProcessTransport, suits
+from desa_ray.pipeline.processes import (
+    MAX_PARALLEL_STAGES,
+    MachinePlacement,
+    ProcessTransport,
+    suits,
+)
 from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.pipeline.supervisor import Supervisor
@@ -15,10 +22,16 @@ from desa_ray.store.artifacts import Store
 
 
 class LazyBackend:
-    """Passes everything on to a backend that it starts when it is first needed; ends it with `stack`."""
+    """Passes everything on to a backend that it starts when it is first needed; ends it with
+    `stack`.
+    """
 
     def __init__(
-        self, config: RunConfig, store: Store, stack: ExitStack, note: Callable[[str], None] = lambda text: None
+        self,
+        config: RunConfig,
+        store: Store,
+        stack: ExitStack,
+        note: Callable[[str], None] = lambda text: None,
     ):
         """`note` tells the user what happened to the cluster."""
         self.config, self.store, self.stack, self.note = config.cluster, store, stack, note
@@ -37,8 +50,8 @@ class LazyBackend:
         return 1 if self.config.kind == "serial" else self.backend.max_parallel_stages
 
     def begin(self, todo: Sequence[Stage]) -> None:
-        """Start workers of our own if the stages need them, without a cluster where they need little; with a cluster
-        that runs, see `require`.
+        """Start workers of our own if the stages need them, without a cluster where they need
+        little; with a cluster that runs, see `require`.
         """
         if self._backend is not None or self.config.kind != "local":
             return
@@ -54,7 +67,9 @@ class LazyBackend:
             self._backend = self._start()
 
     def require(self, configs: Iterable[RunConfig], todo: Sequence[Stage]) -> None:
-        """Join a running cluster now, and refuse it where a node lacks what they need, or none holds a worker."""
+        """Join a running cluster now, and refuse it where a node lacks what they need, or none
+        holds a worker.
+        """
         if self.config.kind == "existing" and self._backend is None:
             from desa_ray.cluster.placement import check_pools
             from desa_ray.cluster.preflight import check_nodes, needs_of
@@ -77,12 +92,16 @@ class LazyBackend:
             self._backend.stop()
 
     def recover(self, loss: LostCluster) -> None:
-        """Start a cluster of our own again; what is stored stays, so that the run goes on from there."""
+        """Start a cluster of our own again; what is stored stays, so that the run goes on from
+        there.
+        """
         self._losses += 1
         self.stack.close()
         self._backend = None
         if self.config.kind != "local" or self._losses >= self.config.max_failures:
-            raise DesaError(f"{loss.what}, {self._losses} times in this run", where=loss.where, mend=loss.mend)
+            raise DesaError(
+                f"{loss.what}, {self._losses} times in this run", where=loss.where, hint=loss.hint
+            )
         self.note(f"{loss.what}; starting it again")
         self._backend = self._start()
 

@@ -39,7 +39,11 @@ def logged(
     uri = tracking_uri(config.tracking)
     offline, sample_s = config.tracking.offline, config.tracking.system_metrics_s
     log = SweepLog(
-        sweep_run(config, cells, parent=summary is not None), uri=uri, home=home(), offline=offline, sample_s=sample_s
+        sweep_run(config, cells, parent=summary is not None),
+        uri=uri,
+        home=home(),
+        offline=offline,
+        sample_s=sample_s,
     )
     write_json(home() / "last_tracking.json", {"uri": uri})
     status, errors, problems = "KILLED", [], []
@@ -67,7 +71,9 @@ def logged(
             note(f"{waiting} could not be sent to {redacted(uri)}: {log.outbox.trouble}")
         if log.unsent:
             waiting = counted(log.unsent, "log entry waits", "log entries wait")
-            note(f"{waiting} in {log.outbox.folder}: `desa sync` or the next run sends what is there")
+            note(
+                f"{waiting} in {log.outbox.folder}: `desa sync` or the next run sends what is there"
+            )
     if problems:
         raise problems[0] if len(problems) == 1 else Problems(problems)
 
@@ -81,7 +87,8 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
     named = [labels(cell) for cell in cells]
     # Sorted, as the same cells in another order are the same sweep.
     values = {
-        name: sorted({str(own[name]) for own in named if own[name] is not None}, key=_in_order) for name in named[0]
+        name: sorted({str(own[name]) for own in named if own[name] is not None}, key=_in_order)
+        for name in named[0]
     }
     varying = [name for name, found in values.items() if len(found) > 1]
     made = provenance()
@@ -91,9 +98,14 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
         name=f"sweep {'/'.join(values['dataset'])} over {', '.join(varying) or 'one cell'}",
         parent=parent,
         params={
-            name: ", ".join(found) if len(found) <= SHOWN else f"{len(found)} values" for name, found in values.items()
+            name: ", ".join(found) if len(found) <= SHOWN else f"{len(found)} values"
+            for name, found in values.items()
         },
-        tags={"commit": str(made["commit"]), "dirty": str(made["dirty"]), "environment_sha256": made["environment"]},
+        tags={
+            "commit": str(made["commit"]),
+            "dirty": str(made["dirty"]),
+            "environment_sha256": made["environment"],
+        },
     )
 
 

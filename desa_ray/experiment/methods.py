@@ -1,6 +1,8 @@
-"""What a method is made of: the operators it names, the prompts it needs, and everything wrong with it as written.
+"""What a method is made of: the operators it names, the prompts it needs, and everything wrong with
+it as written.
 
-Methods are YAML files that anybody can add, so each mistake is found before anything runs and says what there is.
+Methods are YAML files that anybody can add, so each mistake is found before anything runs and says
+what there is.
 """
 
 from collections.abc import Mapping
@@ -42,11 +44,17 @@ def prompt_of(method: MethodConfig, channel: ChannelConfig) -> str | None:
 
 def prompts(method: MethodConfig) -> list[str]:
     """The prompts a well-formed method needs, in the order of its channels."""
-    return list(dict.fromkeys(prompt for channel in method.channels if (prompt := prompt_of(method, channel))))
+    return list(
+        dict.fromkeys(
+            prompt for channel in method.channels if (prompt := prompt_of(method, channel))
+        )
+    )
 
 
 def texts_used(prompt: str, generator: GeneratorConfig, n_refs: int) -> int:
-    """How many texts a channel uses of a prompt: n_refs references, all of another prompt's, at most a stand-in's."""
+    """How many texts a channel uses of a prompt: n_refs references, all of another prompt's, at
+    most a stand-in's.
+    """
     wanted = n_refs if prompt == REFERENCES else load_prompt(prompt).text_count
     return min(wanted, load_prompt(generator.map.get(prompt, prompt)).text_count)
 
@@ -54,16 +62,22 @@ def texts_used(prompt: str, generator: GeneratorConfig, n_refs: int) -> int:
 def options(channel: ChannelConfig) -> dict[str, Fraction]:
     """Every option of the channel's operator, with defaults filled in."""
     declared = operator(channel).options
-    defaults = {name: option.default for name, option in declared.items() if option.default is not None}
+    defaults = {
+        name: option.default for name, option in declared.items() if option.default is not None
+    }
     return {**defaults, **channel.options}
 
 
 def generator_label(method: MethodConfig, generator: GeneratorConfig) -> str | None:
-    """What records call the text's origin: the generator, and which texts stand in for which; None without text."""
+    """What records call the text's origin: the generator, and which texts stand in for which; None
+    without text.
+    """
     needed = prompts(method)
     if not needed:
         return None
-    stand_ins = [f"{prompt}<-{generator.map[prompt]}" for prompt in needed if prompt in generator.map]
+    stand_ins = [
+        f"{prompt}<-{generator.map[prompt]}" for prompt in needed if prompt in generator.map
+    ]
     return f"{generator.name}:{','.join(stand_ins)}" if stand_ins else generator.name
 
 
@@ -73,11 +87,15 @@ def check_generator_map(generator: GeneratorConfig) -> list[DesaError]:
     for prompt in dict.fromkeys([*generator.map, *generator.map.values()]):
         if prompt not in prompt_names():
             known = f"known: {listed(prompt_names(), 20)}"
-            problems.append(DesaError(f"unknown prompt {prompt!r}", where="generator.map", mend=known))
+            problems.append(
+                DesaError(f"unknown prompt {prompt!r}", where="generator.map", hint=known)
+            )
     for prompt, stand_in in generator.map.items():
         if stand_in in generator.map:
             what = f"{stand_in!r} stands in for {prompt!r} and is replaced itself"
-            problems.append(DesaError(what, where="generator.map", mend="name the prompt whose texts are there"))
+            problems.append(
+                DesaError(what, where="generator.map", hint="name the prompt whose texts are there")
+            )
     return problems
 
 
@@ -86,30 +104,42 @@ def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) 
     problems: list[DesaError] = []
     where = f"method {method.name}"
 
-    def problem(what: str, mend: str, place: str = where) -> None:
-        problems.append(DesaError(what, where=place, mend=mend))
+    def problem(what: str, hint: str, place: str = where) -> None:
+        problems.append(DesaError(what, where=place, hint=hint))
 
     names = [channel.name for channel in method.channels]
     if not names:
         problem("no channels", "list at least one")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
-        problem(f"two channels named {listed(repeated)}", f"rename one; there are: {listed(names, 20)}")
+        problem(
+            f"two channels named {listed(repeated)}", f"rename one; there are: {listed(names, 20)}"
+        )
     if method.fusion not in FUSIONS:
         problem(f"unknown fusion {method.fusion!r}", f"known: {listed(FUSIONS, 20)}")
     if method.weighting == "confidence" and any(channel.weight != 1 for channel in method.channels):
-        problem("weights are written, but weighting is confidence", "drop the weights, or use weighting: fixed")
-    written = {prompt for prompt in (method.prompt, *(channel.prompt for channel in method.channels)) if prompt}
+        problem(
+            "weights are written, but weighting is confidence",
+            "drop the weights, or use weighting: fixed",
+        )
+    written = {
+        prompt
+        for prompt in (method.prompt, *(channel.prompt for channel in method.channels))
+        if prompt
+    }
     for prompt in sorted(written - set(prompt_names())):
         problem(f"unknown prompt {prompt!r}", f"known: {listed(prompt_names(), 20)}")
     for channel in method.channels:
         place = f"{where}, channel {channel.name}"
-        for what, mend in _channel_problems(method, channel, generator, n_refs):
-            problem(what, mend, place)
+        for what, hint in _channel_problems(method, channel, generator, n_refs):
+            problem(what, hint, place)
     if not problems:
         if method.prompt and method.prompt not in prompts(method):
             problem(f"no channel uses the prompt {method.prompt!r}", "leave it out")
         if REFERENCES in prompts(method) and n_refs > load_prompt(REFERENCES).text_count:
-            what = f"n_refs is {n_refs}, but the prompt asks for {load_prompt(REFERENCES).text_count} references"
+            what = (
+                f"n_refs is {n_refs}, but the prompt asks for {load_prompt(REFERENCES).text_count}"
+                " references"
+            )
             problem(what, "use a smaller n_refs", "n_refs")
     return problems
 
@@ -117,10 +147,12 @@ def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) 
 def _channel_problems(
     method: MethodConfig, channel: ChannelConfig, generator: GeneratorConfig, n_refs: int
 ) -> list[tuple[str, str]]:
-    """(what, mend) of everything wrong with one channel."""
+    """(what, hint) of everything wrong with one channel."""
     found: list[tuple[str, str]] = []
     if channel.weight <= 0:
-        found.append((f"weight {channel.weight} is not positive", "drop the channel or give it a weight > 0"))
+        found.append(
+            (f"weight {channel.weight} is not positive", "drop the channel or give it a weight > 0")
+        )
     known = OPERATORS[channel.kind]
     if channel.operator not in known:
         what = f"unknown {channel.kind} operator {channel.operator!r}"
@@ -131,22 +163,44 @@ def _channel_problems(
             takes = f"it takes: {listed(declared, 20)}" if declared else "it takes none"
             found.append((f"operator {channel.operator!r} has no option {name!r}", takes))
         elif reason := declared[name].problem(value):
-            found.append((f"option {name} of operator {channel.operator!r} is {value}: {reason}", "change it"))
+            found.append(
+                (
+                    f"option {name} of operator {channel.operator!r} is {value}: {reason}",
+                    "change it",
+                )
+            )
     for name, option in declared.items():
         if option.default is None and name not in channel.options:
-            found.append((f"operator {channel.operator!r} needs the option {name!r}", f"add options: {{{name}: ...}}"))
+            found.append(
+                (
+                    f"operator {channel.operator!r} needs the option {name!r}",
+                    f"add options: {{{name}: ...}}",
+                )
+            )
     if not needs_text(channel):
         if channel.prompt:
-            found.append((f"operator {channel.operator!r} uses no text, but the channel names a prompt", "drop it"))
+            found.append(
+                (
+                    f"operator {channel.operator!r} uses no text, but the channel names a prompt",
+                    "drop it",
+                )
+            )
         return found
     prompt = prompt_of(method, channel)
     if prompt is None:
         what = f"operator {channel.operator!r} needs generated text, but the method names no prompt"
         found.append((what, f"add prompt: one of {listed(prompt_names(), 20)}"))
-    elif prompt in prompt_names() and operator(channel).one_text and not check_generator_map(generator):
+    elif (
+        prompt in prompt_names()
+        and operator(channel).one_text
+        and not check_generator_map(generator)
+    ):
         count = texts_used(prompt, generator, n_refs)
         if count != 1:
             single = [name for name in prompt_names() if load_prompt(name).text_count == 1]
-            what = f"operator {channel.operator!r} takes one text, but the prompt {prompt} gives {count}"
+            what = (
+                f"operator {channel.operator!r} takes one text, but the prompt {prompt} gives"
+                f" {count}"
+            )
             found.append((what, f"use one of {listed(single, 20)}"))
     return found

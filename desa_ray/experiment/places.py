@@ -12,11 +12,11 @@ def store_root(config: StoreConfig) -> str:
     """Where the store lies. Raises DesaError for a file system of this process's own memory."""
     root = config.root or str(home() / "store")
     if root.partition("://")[0] == "memory":
-        mend = "set it to a folder, or to an object store such as s3://bucket/path"
+        hint = "set it to a folder, or to an object store such as s3://bucket/path"
         raise DesaError(
             f"{root} lives in one process: no worker sees it, and it ends with the run",
             where="store.root",
-            mend=mend,
+            hint=hint,
         )
     return root
 

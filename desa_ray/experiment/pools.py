@@ -1,4 +1,6 @@
-"""Which worker pools a configuration asks for. Names carry what makes workers interchangeable, nothing else."""
+"""Which worker pools a configuration asks for. Names carry what makes workers interchangeable,
+nothing else.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -34,14 +36,18 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
 
 
 def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: Path) -> Pool:
-    """Text engines: one model an actor, over as many GPUs as it is split into; a server's client takes none."""
+    """Text engines: one model an actor, over as many GPUs as it is split into; a server's client
+    takes none.
+    """
     generator, cluster = config.generator, config.cluster
     # Engine options enter no key, but two engines with other options are not interchangeable.
     options = sha256_json([dict(identity), asdict(generator)])
     on_gpu = generator.kind == "vllm" and generator.device == "cuda"
     return Pool(
         f"generator:{generator.name}:{options[:12]}",
-        partial(load_generator, generator, model_home=model_home, threads=int(cluster.generator_cpus)),
+        partial(
+            load_generator, generator, model_home=model_home, threads=int(cluster.generator_cpus)
+        ),
         size=cluster.generators,
         cpus=cluster.generator_cpus,
         gpus=generator.tensor_parallel_size if on_gpu else 0,
@@ -53,7 +59,9 @@ def lucene_pool(config: RunConfig) -> Pool:
     """One JVM: index building is one task, analysis is fast."""
     sparse = config.sparse
     return Pool(
-        f"lucene:{sparse.java_home}:{sparse.heap}", partial(Lucene, sparse.java_home, sparse.heap), isolated=True
+        f"lucene:{sparse.java_home}:{sparse.heap}",
+        partial(Lucene, sparse.java_home, sparse.heap),
+        isolated=True,
     )
 
 

@@ -1,8 +1,8 @@
 """Before a plan: everything it is made from is read and validated, and the collection is stored.
 
-Every problem of a configuration is found here, before anything expensive starts, and all are reported together. The
-collection is remembered in the store, so an unchanged source is read once. Planning, which comes after this, writes
-nothing.
+Every problem of a configuration is found here, before anything expensive starts, and all are
+reported together. The collection is remembered in the store, so an unchanged source is read once.
+Planning, which comes after this, writes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Query records: the one table every later number is rebuilt from, and the summary of a cell.
 
-A record is one (query, draw) of one cell. Draws are averaged within each query first (method.md section 10).
-Queries without a positive judgment have null effectiveness and count in depths only.
+A record is one (query, draw) of one cell. Draws are averaged within each query first (method.md
+section 10). Queries without a positive judgment have null effectiveness and count in depths only.
 """
 
 from collections.abc import Mapping
@@ -47,9 +47,13 @@ REFERENCE = {
 
 
 def records_schema(measures: list[str]) -> pl.Schema:
-    """Columns of `records.parquet`: labels, the fused record, `reference_...` of Original, one Float64 a measure."""
+    """Columns of `records.parquet`: labels, the fused record, `reference_...` of Original, one
+    Float64 a measure.
+    """
     reference = {f"reference_{name}": dtype for name, dtype in REFERENCE.items()}
-    return pl.Schema({**LABELS, **FUSED, **reference, **{metric_name(m): pl.Float64() for m in measures}})
+    return pl.Schema(
+        {**LABELS, **FUSED, **reference, **{metric_name(m): pl.Float64() for m in measures}}
+    )
 
 
 def _generations(stage: Stage) -> list[Stage]:
@@ -60,17 +64,32 @@ def _generations(stage: Stage) -> list[Stage]:
 def result_config(cell: Cell) -> dict[str, Any]:
     """The configuration that decides the results, as it enters keys: no paths, no cluster."""
     fusion = cell.fused[0]
-    ranked = {role: dict(s.params) for role, s in fusion.inputs.items() if role.startswith("channel:")}
+    ranked = {
+        role: dict(s.params) for role, s in fusion.inputs.items() if role.startswith("channel:")
+    }
     generations = [dict(source.params) for stage in cell.fused for source in _generations(stage)]
-    tables = {role: fusion.inputs[role].params["content"] for role in ("corpus", "queries", "qrels")}
-    return {"fusion": dict(fusion.params), "channels": ranked, "generations": generations, "collection": tables}
+    tables = {
+        role: fusion.inputs[role].params["content"] for role in ("corpus", "queries", "qrels")
+    }
+    return {
+        "fusion": dict(fusion.params),
+        "channels": ranked,
+        "generations": generations,
+        "collection": tables,
+    }
 
 
 def _encoder_label(cell: Cell) -> str | None:
-    """The encoder's name; weights from a folder of the user's own carry their hash, as the name proves nothing then."""
+    """The encoder's name; weights from a folder of the user's own carry their hash, as the name
+    proves nothing then.
+    """
     config = cell.config.encoder
-    rankings = (stage for role, stage in cell.fused[0].inputs.items() if role.startswith("channel:"))
-    vectors = next((ranking.inputs["vectors"] for ranking in rankings if "vectors" in ranking.inputs), None)
+    rankings = (
+        stage for role, stage in cell.fused[0].inputs.items() if role.startswith("channel:")
+    )
+    vectors = next(
+        (ranking.inputs["vectors"] for ranking in rankings if "vectors" in ranking.inputs), None
+    )
     if vectors is None:
         return None
     own = f"+local-{vectors.params['encoder']['weights_sha256'][:8]}" if config.path else ""
@@ -110,10 +129,14 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         }
         frame = read_fused(stage)
         if reference is None:
-            frame = frame.with_columns(pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items())
+            frame = frame.with_columns(
+                pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items()
+            )
         else:
             frame = frame.join(reference, on="query_id", how="left", maintain_order="left")
-        frames.append(frame.with_columns(pl.lit(own[name], LABELS[name]).alias(name) for name in LABELS))
+        frames.append(
+            frame.with_columns(pl.lit(own[name], LABELS[name]).alias(name) for name in LABELS)
+        )
     schema = records_schema(cell.fused[0].params["measures"])
     return pl.concat(frames).select(schema.names()).cast(schema)
 
@@ -126,9 +149,10 @@ def cell_runs(cell: Cell) -> list[pl.DataFrame]:
 def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | None]:
     """Means over queries of draw-averaged values; None where no query has a value.
 
-    Depths, support and exhaustion are over all queries, measures over those with a positive judgment. `both_shallower`
-    is the share of queries whose draw-averaged depths are both below Original's, `support_ratio` the ratio of the mean
-    sparse supports. Mechanism diagnostics are over query-draws without a fallback (method.md section 9).
+    Depths, support and exhaustion are over all queries, measures over those with a positive
+    judgment. `both_shallower` is the share of queries whose draw-averaged depths are both below
+    Original's, `support_ratio` the ratio of the mean sparse supports. Mechanism diagnostics are
+    over query-draws without a fallback (method.md section 9).
     """
     columns = {
         **{metric_name(measure): pl.col(metric_name(measure)) for measure in measures},
@@ -141,7 +165,10 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
     }
     by_query = records.group_by("query_id", maintain_order=True).agg(
         *(column.mean().alias(name) for name, column in columns.items()),
-        *(pl.col(f"reference_{name}").first() for name in ("depth_dense", "depth_sparse", "sparse_support")),
+        *(
+            pl.col(f"reference_{name}").first()
+            for name in ("depth_dense", "depth_sparse", "sparse_support")
+        ),
     )
     shallower = (pl.col("depth_dense") < pl.col("reference_depth_dense")) & (
         pl.col("depth_sparse") < pl.col("reference_depth_sparse")
@@ -149,10 +176,15 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
     means = by_query.select(
         *(pl.col(name).mean() for name in columns),
         both_shallower=shallower.mean(),
-        support_ratio=_ratio(pl.col("sparse_support").mean(), pl.col("reference_sparse_support").mean()),
+        support_ratio=_ratio(
+            pl.col("sparse_support").mean(), pl.col("reference_sparse_support").mean()
+        ),
     )
     mechanism = records.filter(~pl.col("fallback")).select(
-        *(pl.col(name).mean() for name in ("dense_angle_deg", "turnover", "rr_change", "support_retained")),
+        *(
+            pl.col(name).mean()
+            for name in ("dense_angle_deg", "turnover", "rr_change", "support_retained")
+        ),
         dense_angle_deg_max=pl.col("dense_angle_deg").max(),
         support_retained_min=pl.col("support_retained").min(),
     )
@@ -166,13 +198,16 @@ def _ratio(value: pl.Expr, reference: pl.Expr) -> pl.Expr:
 def summarise_cutoffs(records: pl.DataFrame) -> dict[str, float | None]:
     """Fixed-cutoff diagnostics as `NAME/L<cutoff>`, shares over query-draws (method.md section 7).
 
-    `cut_same_top`: the ordered top under L is the complete one. `cut_ndcg_at_10`, `cut_recall_at_20`: mean under L.
-    `..._changed`: the method's label against Original (gain, tie, loss) under L is another than that of the complete
-    rankings; `..._reversed`: a gain became a loss or a loss a gain. None for cells without a reference.
+    `cut_same_top`: the ordered top under L is the complete one. `cut_ndcg_at_10`,
+    `cut_recall_at_20`: mean under L. `..._changed`: the method's label against Original (gain, tie,
+    loss) under L is another than that of the complete rankings; `..._reversed`: a gain became a
+    loss or a loss a gain. None for cells without a reference.
     """
     found: dict[str, float | None] = {}
     for place, cutoff in enumerate(records["cutoffs"][0].to_list()):
-        columns: dict[str, pl.Expr] = {"cut_same_top": pl.col("cut_same_top").list.get(place).mean()}
+        columns: dict[str, pl.Expr] = {
+            "cut_same_top": pl.col("cut_same_top").list.get(place).mean()
+        }
         for name in ("ndcg_at_10", "recall_at_20"):
             under = pl.col(f"cut_{name}").list.get(place)
             label = outcome(under, pl.col(f"reference_cut_{name}").list.get(place))
@@ -180,26 +215,37 @@ def summarise_cutoffs(records: pl.DataFrame) -> dict[str, float | None]:
             columns[f"cut_{name}"] = under.mean()
             columns[f"cut_{name}_changed"] = (label != complete).mean()
             columns[f"cut_{name}_reversed"] = (label * complete == -1).mean()
-        found |= {f"{name}/L{cutoff}": value for name, value in records.select(**columns).row(0, named=True).items()}
+        found |= {
+            f"{name}/L{cutoff}": value
+            for name, value in records.select(**columns).row(0, named=True).items()
+        }
     return found
 
 
 def outcome(value: pl.Expr, reference: pl.Expr) -> pl.Expr:
-    """1 for a gain, -1 for a loss, 0 for a tie, which is a difference of at most 1e-12; null where one is null."""
+    """1 for a gain, -1 for a loss, 0 for a tie, which is a difference of at most 1e-12; null where
+    one is null.
+    """
     difference = value - reference
     return pl.when(difference.abs() <= TIE).then(0).otherwise(difference.sign()).cast(pl.Int8)
 
 
 def per_draw(records: pl.DataFrame, measures: list[str]) -> list[dict[str, float | None]]:
     """The summary of each draw on its own."""
-    return [summarise(frame, measures) for frame in records.partition_by("draw", maintain_order=True)]
+    return [
+        summarise(frame, measures) for frame in records.partition_by("draw", maintain_order=True)
+    ]
 
 
 def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
-    """A cell's entry in `summary.json`, without the run's own fields (ids, artifact hashes, stage counts)."""
+    """A cell's entry in `summary.json`, without the run's own fields (ids, artifact hashes, stage
+    counts).
+    """
     measures = cell.fused[0].params["measures"]
     kappa = cell.config.fusion.kappa
-    shown: Mapping[str, Any] = labels(cell) | {"kappa": int(kappa) if kappa.denominator == 1 else str(kappa)}
+    shown: Mapping[str, Any] = labels(cell) | {
+        "kappa": int(kappa) if kappa.denominator == 1 else str(kappa)
+    }
     return {
         **shown,
         "ranking": cell.config.ranking,

@@ -1,8 +1,8 @@
 """Runs cells as one graph: the union of their missing stages, each once, on one session.
 
-Stages run in an order that keeps a loaded model at work; a cell is written and logged as soon as its last stage is
-stored, so an interrupted sweep keeps what it has and the rerun goes on from there. A plan without misses starts neither
-Ray nor any engine.
+Stages run in an order that keeps a loaded model at work; a cell is written and logged as soon as
+its last stage is stored, so an interrupted sweep keeps what it has and the rerun goes on from
+there. A plan without misses starts neither Ray nor any engine.
 """
 
 import os
@@ -35,7 +35,9 @@ from desa_ray.store.leases import Lease
 
 
 def open_store(config: RunConfig) -> Store:
-    """The store of a run, made and checked for writing and locks before anything else; so is the log's folder."""
+    """The store of a run, made and checked for writing and locks before anything else; so is the
+    log's folder.
+    """
     store = Store(store_root(config.store), repair=config.store.repair)
     store.check_writable()
     if config.tracking.enabled:
@@ -51,23 +53,29 @@ def plan(prepared: Sequence[Prepared]) -> list[Cell]:
     return [Builder(own).cell() for own in prepared]
 
 
-def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: Listener) -> list[dict[str, Any]]:
+def run_cells(
+    specs: Sequence[CellSpec], *, summary: Path | None, listener: Listener
+) -> list[dict[str, Any]]:
     """Run all cells and return their summaries; `summary` is the sweep's file, if there is one.
 
-    Cells of one call share the first one's store, cluster and tracking settings. A cell that fails fails alone: the
-    others finish, and the errors are raised together at the end.
+    Cells of one call share the first one's store, cluster and tracking settings. A cell that fails
+    fails alone: the others finish, and the errors are raised together at the end.
     """
     first = specs[0].config
     for spec in specs[1:]:
         for part in ("store", "cluster", "tracking"):
             if getattr(spec.config, part) != getattr(first, part):
-                raise DesaError(f"one sweep uses one {part}", where=part, mend="run two sweeps")
+                raise DesaError(f"one sweep uses one {part}", where=part, hint="run two sweeps")
     store = open_store(first)
     with ExitStack() as around:
-        lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))  # nothing is cleaned up now
+        lease = around.enter_context(
+            Lease.acquire(store.files, f"run-{uuid4().hex[:12]}")
+        )  # nothing is cleaned up now
         cells = plan(prepare([spec.config for spec in specs], store, home()))
         needed = list(ancestors([target for cell in cells for target in cell.targets]))
-        lease.refer([stage.key.digest for stage in needed])  # from here on, only these are left alone
+        lease.refer(
+            [stage.key.digest for stage in needed]
+        )  # from here on, only these are left alone
         todo = missing([target for cell in cells for target in cell.targets])
         check_feasible(todo, first.cluster)
         for line in dict.fromkeys(line for cell in cells for line in collection_notes(cell)):
@@ -77,9 +85,12 @@ def run_cells(specs: Sequence[CellSpec], *, summary: Path | None, listener: List
             listener.note("everything is stored: the cluster is not used")
         backend = LazyBackend(first, store, ExitStack(), listener.note)
         around.callback(backend.close)
-        # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main thread.
+        # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main
+        # thread.
         with ThreadPoolExecutor(1, thread_name_prefix="desa-log") as aside:
-            opening = aside.submit(around.enter_context, logged(first, cells, summary, listener.note))
+            opening = aside.submit(
+                around.enter_context, logged(first, cells, summary, listener.note)
+            )
             backend.begin(todo)
             log = opening.result()
         sweep = Sweep(specs, cells, log, summary, listener.note)

@@ -1,4 +1,6 @@
-"""The specification of one cell: its typed configuration, the plain one it was made from, its output folder."""
+"""The specification of one cell: its typed configuration, the plain one it was made from, its
+output folder.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,7 +23,9 @@ PATHS = (
 
 @dataclass(frozen=True)
 class CellSpec:
-    """One cell to run: its configuration, the plain configuration as composed, and its output folder."""
+    """One cell to run: its configuration, the plain configuration as composed, and its output
+    folder.
+    """
 
     config: RunConfig
     plain: dict[str, Any]
@@ -37,7 +41,8 @@ def cell_spec(plain: dict[str, Any], folder: Path, problems: Sequence[DesaError]
         problems: what was found wrong with it already.
     """
     for group, name in PATHS:
-        # Workers have another working folder, so paths travel whole. An empty one is left to be refused.
+        # Workers have another working folder, so paths travel whole. An empty one is left to be
+        # refused.
         if (value := _text(plain, group, name)) and "://" not in value and "\0" not in value:
             plain[group][name] = str(Path(value).expanduser().absolute())
     try:

@@ -1,4 +1,6 @@
-"""The state of a sweep: which cells still need which stages, what they gave, and what failed them."""
+"""The state of a sweep: which cells still need which stages, what they gave, and what
+failed them.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,7 +34,9 @@ class Sweep:
         self.started_ms = now_ms()
         self.needs = [{stage.key.digest for stage in missing(cell.targets)} for cell in cells]
         # A stage that several cells share counts as computed for the first of them.
-        self.fresh = [len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)]
+        self.fresh = [
+            len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)
+        ]
         self.computed: set[str] = set()
         self.broken: dict[str, DesaError] = {}
         self.entries: dict[int, dict[str, Any]] = {}
@@ -47,7 +51,9 @@ class Sweep:
         self.finish_ready()
 
     def finish_ready(self) -> None:
-        """Write and log the cells whose stages are all stored; note the cells that cannot be any more."""
+        """Write and log the cells whose stages are all stored; note the cells that cannot be any
+        more.
+        """
         for number in range(len(self.cells)):
             if number in self.entries or number in self.failures:
                 continue
@@ -62,7 +68,9 @@ class Sweep:
     def _finish(self, number: int) -> None:
         spec, cell = self.specs[number], self.cells[number]
         try:
-            self.entries[number] = finish_cell(spec, cell, self.fresh[number], self.log, self.started_ms, self.note)
+            self.entries[number] = finish_cell(
+                spec, cell, self.fresh[number], self.log, self.started_ms, self.note
+            )
         except DesaError as error:
             self._fail(number, error)
         except OSError as error:
@@ -78,13 +86,21 @@ class Sweep:
 
     def _name(self, number: int) -> str:
         config = self.specs[number].config
-        return f"cell {number} ({config.dataset.name} {config.method.name} kappa {config.fusion.kappa})"
+        return (
+            f"cell {number} ({config.dataset.name} {config.method.name} kappa"
+            f" {config.fusion.kappa})"
+        )
 
     def _write(self) -> None:
         if self.summary is None:
             return
-        failed = [{"cell": self._name(number), "error": str(error)} for number, error in sorted(self.failures.items())]
-        write_json(self.summary, {"cells": self.summaries(), **({"failed": failed} if failed else {})})
+        failed = [
+            {"cell": self._name(number), "error": str(error)}
+            for number, error in sorted(self.failures.items())
+        ]
+        write_json(
+            self.summary, {"cells": self.summaries(), **({"failed": failed} if failed else {})}
+        )
 
     def summaries(self) -> list[dict[str, Any]]:
         """The summaries of the finished cells, in their order."""
@@ -95,7 +111,9 @@ class Sweep:
         if len(self.cells) == 1 and self.failures:
             raise self.failures[0]
         if self.failures:
-            raise Problems(self._named(number, error) for number, error in sorted(self.failures.items()))
+            raise Problems(
+                self._named(number, error) for number, error in sorted(self.failures.items())
+            )
 
     def _named(self, number: int, error: DesaError) -> DesaError:
         named = DesaError(str(error), where=f"failed: {self._name(number)}")
@@ -105,4 +123,8 @@ class Sweep:
 
 def _not_written(error: OSError, folder: Path) -> DesaError:
     what = f"its files cannot be written: {error.strerror or error}"
-    return DesaError(what, where=str(folder), mend="free the disk or mend the folder, then rerun: only this is redone")
+    return DesaError(
+        what,
+        where=str(folder),
+        hint="free the disk or fix the folder, then rerun: only this is redone",
+    )

@@ -1,7 +1,9 @@
-"""Where the generated texts of a configuration come from: one stage a prompt and draw, checked beforehand.
+"""Where the generated texts of a configuration come from: one stage a prompt and draw, checked
+beforehand.
 
-A method may need several prompts; texts of one prompt stand in for another's only where `generator.map` says so. What
-stands in is the very same stage, so nothing is recorded or generated twice.
+A method may need several prompts; texts of one prompt stand in for another's only where
+`generator.map` says so. What stands in is the very same stage, so nothing is recorded or generated
+twice.
 """
 
 import importlib.util
@@ -40,7 +42,8 @@ class TextSource:
     _recordings: dict[str, tuple[Path, str]] = field(default_factory=dict)
 
     def check(self, prompts: Sequence[str]) -> dict[str, int]:
-        """What was noticed in the recorded texts of these prompts; reads them unless the store has them already.
+        """What was noticed in the recorded texts of these prompts; reads them unless the store has
+        them already.
 
         Raises:
             Problems: a recording is missing or wrong.
@@ -86,7 +89,9 @@ class TextSource:
         return generation_stage(self.collection.queries, prompt, draw, origin, work, label)
 
     def _check_engine(self) -> None:
-        """What this machine can know before an engine starts: on a cluster, its nodes have the say."""
+        """What this machine can know before an engine starts: on a cluster, its nodes
+        have the say.
+        """
         generator = self.config.generator
         if generator.kind != "vllm" or self.config.cluster.kind == "existing":
             return
@@ -94,11 +99,16 @@ class TextSource:
         instead = "use cluster=existing, or import recorded text with generator=recorded"
         if importlib.util.find_spec("vllm") is None:
             what = f"generator {generator.name} needs vLLM, which is not installed here"
-            problems.append(DesaError(what, where="generator", mend=f"install the gpu extra, {instead}"))
+            problems.append(
+                DesaError(what, where="generator", hint=f"install the gpu extra, {instead}")
+            )
         wanted, gpus = generator.tensor_parallel_size, this_machine().gpus
         if generator.device == "cuda" and gpus < wanted:
-            what = f"generator {generator.name} needs {wanted} GPU{'s'[: wanted != 1]}, this machine has {gpus}"
-            problems.append(DesaError(what, where="generator.device", mend=instead))
+            what = (
+                f"generator {generator.name} needs {wanted} GPU{'s'[: wanted != 1]}, this machine"
+                f" has {gpus}"
+            )
+            problems.append(DesaError(what, where="generator.device", hint=instead))
         if problems:
             raise Problems(problems)
         if generator.path or generator.package:
@@ -123,7 +133,7 @@ class TextSource:
                 raise DesaError(
                     f"data set {config.dataset.name} brings no recorded generations",
                     where="generator.folder",
-                    mend=f"set it to the folder that holds {prompt}.jsonl",
+                    hint=f"set it to the folder that holds {prompt}.jsonl",
                 )
             self._recordings[prompt] = folder, recorded_fingerprint(folder, load_prompt(prompt))
         return self._recordings[prompt]

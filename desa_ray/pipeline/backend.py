@@ -1,7 +1,9 @@
-"""Who computes shards: a backend takes the shards of a stage and returns when each is done, exactly once.
+"""Who computes shards: a backend takes the shards of a stage and returns when each is done, exactly
+once.
 
-`desa_ray.pipeline.serial` computes them in this process and is the reference whose bytes every other backend must
-reproduce. `desa_ray.pipeline.supervisor` hands them to workers, over Ray or over processes of this machine.
+`desa_ray.pipeline.serial` computes them in this process and is the reference whose bytes every
+other backend must reproduce. `desa_ray.pipeline.supervisor` hands them to workers, over Ray or over
+processes of this machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,13 +18,17 @@ class Stopped(Exception):
 
 
 class LostCluster(DesaError):
-    """The cluster below all workers is dead; a backend that started it may be able to start another."""
+    """The cluster below all workers is dead; a backend that started it may be able to start
+    another.
+    """
 
 
 def lost_too_often(task: Task, failures: int, last: str) -> PoisonShard:
-    """What stops a run: a shard that failed as often as `cluster.max_failures` says, with its worker each time."""
-    mend = "look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun"
-    return PoisonShard(f"failed {failures} times; last: {last}", where=str(task), mend=mend)
+    """What stops a run: a shard that failed as often as `cluster.max_failures` says, with its
+    worker each time.
+    """
+    hint = "look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun"
+    return PoisonShard(f"failed {failures} times; last: {last}", where=str(task), hint=hint)
 
 
 class Backend(Protocol):
@@ -30,7 +36,9 @@ class Backend(Protocol):
 
     @property
     def max_parallel_stages(self) -> int:
-        """How many stages may run side by side; with more than one, `compute` is called from several threads."""
+        """How many stages may run side by side; with more than one, `compute` is called from
+        several threads.
+        """
         ...
 
     def compute(
@@ -49,11 +57,15 @@ class Backend(Protocol):
         ...
 
     def stop(self) -> None:
-        """Make every `compute` that runs raise as soon as it looks; for the way out after an interrupt."""
+        """Make every `compute` that runs raise as soon as it looks; for the way out after an
+        interrupt.
+        """
         ...
 
     def recover(self, loss: LostCluster) -> None:
-        """Start the lost cluster again, with no `compute` at work; raises a DesaError where that is not possible."""
+        """Start the lost cluster again, with no `compute` at work; raises a DesaError where that is
+        not possible.
+        """
         ...
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
-"""A worker in a child process of the driver: takes tasks over a pipe, and ends when its driver does.
+"""A worker in a child process of the driver: takes tasks over a pipe, and ends when its driver
+does.
 
-It imports nothing of the driver's main module, unlike Python's own pools. It has a session of its own, so that a Ctrl-C
-at the terminal reaches the driver alone, which then ends it.
+It imports nothing of the driver's main module, unlike Python's own pools. It has a session of its
+own, so that a Ctrl-C at the terminal reaches the driver alone, which then ends it.
 """
 
 import gc
@@ -51,7 +52,8 @@ class Child:
         self._send(task)
 
     def receive(self) -> DesaError | None:
-        """Its next message, waited for: that it is up, or what came of its task (None, or the error).
+        """Its next message, waited for: that it is up, or what came of its task (None, or the
+        error).
 
         Raises:
             EOFError, OSError: the process ended.
@@ -77,9 +79,14 @@ class Child:
 
 
 def serve(descriptor: int, driver: int) -> None:
-    """A worker process: loads its engine, says so, then answers each task with None or the error that it raised."""
+    """A worker process: loads its engine, says so, then answers each task with None or the error
+    that it raised.
+    """
     end_with_parent(driver)
-    with Connection(descriptor) as line, suppress(EOFError):  # the line ends when the driver wants no more
+    with (
+        Connection(descriptor) as line,
+        suppress(EOFError),
+    ):  # the line ends when the driver wants no more
         pool, thresholds = line.recv()
         began(f"worker of pool {pool.name}", ())
         gc.set_threshold(*thresholds)  # as the driver's

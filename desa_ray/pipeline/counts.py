@@ -1,4 +1,6 @@
-"""What a piece of work amounted to, read off the parts it stored: numbers for whoever watches a run."""
+"""What a piece of work amounted to, read off the parts it stored: numbers for whoever watches a
+run.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +8,9 @@ from desa_ray.pipeline.stage import Count, Stage
 
 
 def part_counts(stage: Stage, parts: Sequence[str]) -> Iterator[Count]:
-    """Rows and bytes of the stored parts of one shard, and what its kind of stage counts beside them."""
+    """Rows and bytes of the stored parts of one shard, and what its kind of stage counts beside
+    them.
+    """
     artifact = stage.artifact
     infos = [info for name in parts if (info := artifact.part(name)) is not None]
     labels = {"stage": stage.name}

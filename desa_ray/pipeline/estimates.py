@@ -1,8 +1,10 @@
-"""What a plan expects: which stages are stored, how much is left of the others, and what that will take.
+"""What a plan expects: which stages are stored, how much is left of the others, and what that will
+take.
 
-Items are counted, not guessed: sizes of the collection and of the texts are known beforehand. Seconds and bytes come
-from the store's own manifests, from the artifact of the same stage that is most like the one to come (same engine or
-nothing at all), in proportion to the work; where there is none they are unknown and stay so.
+Items are counted, not guessed: sizes of the collection and of the texts are known beforehand.
+Seconds and bytes come from the store's own manifests, from the artifact of the same stage that is
+most like the one to come (same engine or nothing at all), in proportion to the work; where there is
+none they are unknown and stay so.
 """
 
 import math
@@ -27,10 +29,12 @@ class Planned:
     """One stage of a plan.
 
     Attributes:
-        state: `resume` is to compute, with some shards stored; `not needed` is absent, and so is all need of it.
+        state: `resume` is to compute, with some shards stored; `not needed` is absent, and so is
+            all need of it.
         items: what is left to compute, in `unit`; None where it cannot be known yet.
         at_most: the items are a bound, as texts that are still to be generated may repeat.
-        seconds, bytes: estimates for what is left; None where nothing like it was ever computed here.
+        seconds, bytes: estimates for what is left; None where nothing like it was ever computed
+            here.
         rough: the estimates come from another model or template.
         workers: how many compute it; 0 for none but this process.
     """
@@ -51,7 +55,9 @@ class Planned:
         return self.state in ("compute", "resume")
 
 
-def plan_stages(store: Store, targets: Sequence[Stage], cluster: ClusterConfig, machine: Machine) -> list[Planned]:
+def plan_stages(
+    store: Store, targets: Sequence[Stage], cluster: ClusterConfig, machine: Machine
+) -> list[Planned]:
     """Every stage behind the targets, inputs before users; reads manifests and computes nothing."""
     todo = {stage.key.digest for stage in missing(targets)}
     planner = _Planner(store, cluster, machine)
@@ -65,10 +71,14 @@ def plan_stages(store: Store, targets: Sequence[Stage], cluster: ClusterConfig, 
 
 
 def stored_shards(stage: Stage) -> tuple[int, int, float]:
-    """Shards stored and shards in all of an unfinished stage, and the share of its rows that is left."""
+    """Shards stored and shards in all of an unfinished stage, and the share of its rows that is
+    left.
+    """
     artifact = stage.artifact
     layout = artifact.stored_layout()
-    if layout is None or artifact.exists():  # whole, but built from other inputs: all is to be computed again
+    if (
+        layout is None or artifact.exists()
+    ):  # whole, but built from other inputs: all is to be computed again
         return 0, 0, 1.0
     contents = {role: _content(source) for role, source in stage.inputs.items()}
     if any(layout["inputs"][role] != content for role, content in contents.items() if content):
@@ -76,7 +86,11 @@ def stored_shards(stage: Stage) -> tuple[int, int, float]:
     shards = stage.work.shards(layout)
     left = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
     rows = sum(shard.stop - shard.start for shard in shards)
-    return len(shards) - len(left), len(shards), sum(s.stop - s.start for s in left) / rows if rows else 1.0
+    return (
+        len(shards) - len(left),
+        len(shards),
+        sum(s.stop - s.start for s in left) / rows if rows else 1.0,
+    )
 
 
 def _content(stage: Stage) -> str | None:
@@ -149,7 +163,9 @@ class _Planner:
         limits = [count for count in (pool.size, held, shards or None) if count is not None]
         return max(1, min(limits))
 
-    def _estimate(self, stage: Stage, inputs: Mapping[str, int], size: Size, left: float, workers: int) -> "_Estimate":
+    def _estimate(
+        self, stage: Stage, inputs: Mapping[str, int], size: Size, left: float, workers: int
+    ) -> "_Estimate":
         """What is left, in proportion to the comparable stored run that is most similar."""
         pool = stage.work.pool
         own_pool = (pool.cpus, pool.gpus) if pool else None
@@ -182,7 +198,9 @@ class _Planner:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Seconds and bytes of what is left; `rough` where the run they come from is only somewhat similar."""
+    """Seconds and bytes of what is left; `rough` where the run they come from is only somewhat
+    similar.
+    """
 
     seconds: float | None
     bytes: float | None

@@ -1,11 +1,12 @@
 """Runs a plan: every missing stage once, inputs first; a stored shard is never computed again.
 
-A file whose bytes no longer match their hash stops the run by name; a store opened with `repair` drops it when the plan
-meets it, and only that part is computed again.
+A file whose bytes no longer match their hash stops the run by name; a store opened with `repair`
+drops it when the plan meets it, and only that part is computed again.
 
-A stage is *there* when its manifest is, and when the manifest's note of its inputs' content agrees with the inputs
-that are stored now. The second half matters where one input was recomputed to other bits (another CPU, say): what was
-built on the old bits is then built again, rather than silently mixed.
+A stage is *there* when its manifest is, and when the manifest's note of its inputs' content agrees
+with the inputs that are stored now. The second half matters where one input was recomputed to other
+bits (another CPU, say): what was built on the old bits is then built again, rather than silently
+mixed.
 """
 
 import time
@@ -38,7 +39,9 @@ class Quiet:
 
 
 def present(stage: Stage) -> bool:
-    """True when the stage's artifact is whole and was built from the inputs as they are stored now."""
+    """True when the stage's artifact is whole and was built from the inputs as they are
+    stored now.
+    """
     artifact = stage.artifact
     if not artifact.exists():
         return False
@@ -51,7 +54,9 @@ def present(stage: Stage) -> bool:
 
 
 def missing(targets: Sequence[Stage]) -> list[Stage]:
-    """The stages that must be computed for the targets, inputs first; a stored stage needs none of its inputs."""
+    """The stages that must be computed for the targets, inputs first; a stored stage needs none of
+    its inputs.
+    """
     needed: dict[str, Stage] = {}
     verdicts: dict[str, bool] = {}
 
@@ -80,13 +85,16 @@ def ready(remaining: Mapping[str, Stage]) -> list[Stage]:
 
 
 def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
-    """The stages, inputs before users, in an order that seldom changes pools (each change loads a model anew)."""
+    """The stages, inputs before users, in an order that seldom changes pools (each change loads a
+    model anew).
+    """
     remaining = {stage.key.digest: stage for stage in todo}
     current: str | None = None
     while remaining:
         choices = ready(remaining)
         pools = [stage.work.pool.name if stage.work.pool else None for stage in choices]
-        # Work without a pool first: it is cheap and others wait for it. Then the pool at hand, then the first one.
+        # Work without a pool first: it is cheap and others wait for it. Then the pool at hand, then
+        # the first one.
         choice = next((name for name in (None, current) if name in pools), pools[0])
         stage = choices[pools.index(choice)]
         current = choice or current
@@ -104,7 +112,9 @@ def run_stage(stage: Stage, backend: Backend, progress: Progress) -> None:
         return
     sources = {role: source.artifact.manifest() for role, source in stage.inputs.items()}
     contents = {role: manifest["content"] for role, manifest in sources.items()}
-    with stage.store.exclusive(stage.key):  # two runs that find it out of date must not discard each other's new parts
+    with stage.store.exclusive(
+        stage.key
+    ):  # two runs that find it out of date must not discard each other's new parts
         artifact = stage.artifact
         if artifact.exists() and not present(stage):  # whole, but built from other inputs
             artifact.discard()
@@ -113,7 +123,9 @@ def run_stage(stage: Stage, backend: Backend, progress: Progress) -> None:
             artifact.discard()
             layout = artifact.layout({**stage.work.layout(stage), "inputs": contents})
     shards = stage.work.shards(layout)
-    open_shards = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
+    open_shards = [
+        shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)
+    ]
     tasks, pool, workers = [Task(stage, shard) for shard in open_shards], stage.work.pool, 1
     if pool is None or not tasks:
         progress.begin(stage, len(shards), len(shards) - len(open_shards))
@@ -134,7 +146,11 @@ def run_stage(stage: Stage, backend: Backend, progress: Progress) -> None:
     finished = stage.work.finish(stage, layout)
     seconds = time.perf_counter() - started
     meta: dict[str, Any] = {"inputs": contents, "seconds": seconds, "shards_computed": len(tasks)}
-    meta |= {**_effort(stage, sources, shards, open_shards, workers), **provenance(), **finished.meta}
+    meta |= {
+        **_effort(stage, sources, shards, open_shards, workers),
+        **provenance(),
+        **finished.meta,
+    }
     parts = {*artifact.parts(), *(name for shard in shards for name in shard.parts)}
     artifact.finish(finished.content, counts=finished.counts, meta=meta, parts=parts)
     progress.end(stage, seconds)
@@ -147,10 +163,14 @@ def _effort(
     computed: Sequence[Shard],
     workers: int,
 ) -> dict[str, Any]:
-    """What a later plan estimates from: the sizes of the inputs, the share computed, and by how many workers."""
+    """What a later plan estimates from: the sizes of the inputs, the share computed, and by how
+    many workers.
+    """
     counts = {role: manifest["counts"] for role, manifest in sources.items()}
     pool = stage.work.pool
-    rows, all_rows = (sum(shard.stop - shard.start for shard in some) for some in (computed, shards))
+    rows, all_rows = (
+        sum(shard.stop - shard.start for shard in some) for some in (computed, shards)
+    )
     return {
         "input_rows": {role: own.get("rows", own.get("documents")) for role, own in counts.items()},
         "share_computed": rows / all_rows if all_rows else 0.0,

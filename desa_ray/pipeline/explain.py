@@ -1,8 +1,10 @@
-"""Why a stage must be computed: which parameter, of which stage, differs from the nearest one stored.
+"""Why a stage must be computed: which parameter, of which stage, differs from the nearest one
+stored.
 
-Keys are trees: a stage's parameters and the keys of its inputs. Where an input differs, the comparison goes on inside
-it, down to the stage whose own parameter is another one, so that a changed encoder is told once and not again by every
-stage behind it. Nearest is the artifact with the fewest such parameters.
+Keys are trees: a stage's parameters and the keys of its inputs. Where an input differs, the
+comparison goes on inside it, down to the stage whose own parameter is another one, so that a
+changed encoder is told once and not again by every stage behind it. Nearest is the artifact with
+the fewest such parameters.
 """
 
 import re
@@ -22,7 +24,9 @@ HASH = re.compile(r"[0-9a-f]{40,64}")
 
 @dataclass(frozen=True)
 class Difference:
-    """One parameter of one kind of stage: dotted `name`, and what the nearest stored key and the new one hold."""
+    """One parameter of one kind of stage: dotted `name`, and what the nearest stored key and the
+    new one hold.
+    """
 
     stage: str
     name: str
@@ -58,10 +62,14 @@ def explain(store: Store, targets: Sequence[Stage]) -> list[Reason]:
 def _reason(stage: Stage, comparer: "_Comparer") -> Reason:
     artifact = stage.artifact
     if artifact.exists():
-        return Reason(stage, f"built from inputs that have changed content since: {_changed(stage)}")
+        return Reason(
+            stage, f"built from inputs that have changed content since: {_changed(stage)}"
+        )
     done, shards, _ = stored_shards(stage)
     if done:
-        return Reason(stage, f"half done: {done} of {shards} shards are stored, a run goes on from there")
+        return Reason(
+            stage, f"half done: {done} of {shards} shards are stored, a run goes on from there"
+        )
     runs = comparer.history.runs(stage.name)
     if not runs:
         return Reason(stage, "nothing of this kind is stored")
@@ -81,7 +89,9 @@ def _changed(stage: Stage) -> str:
 
 
 def _distance(found: Sequence[Difference]) -> tuple[int, int]:
-    """Parameters by their first name, then by all: an encoder is one change however much it consists of."""
+    """Parameters by their first name, then by all: an encoder is one change however much it
+    consists of.
+    """
     return len({(d.stage, d.name.partition(".")[0]) for d in found}), len(found)
 
 
@@ -102,7 +112,9 @@ class _Comparer:
     def _compare(self, stage: Stage, run: StoredRun) -> Iterator[Difference]:
         own, other = _flat(stage.key.params), _flat(run.key.params)
         if stage.version != run.key.version:
-            yield Difference(stage.name, "version of the stage's code", str(run.key.version), str(stage.version))
+            yield Difference(
+                stage.name, "version of the stage's code", str(run.key.version), str(stage.version)
+            )
         for name in [*own, *(name for name in other if name not in own)]:
             if own.get(name, _NONE) != other.get(name, _NONE):
                 yield Difference(stage.name, name, _shown(other, name), _shown(own, name))
@@ -112,7 +124,12 @@ class _Comparer:
             elif run.key.inputs[role] != source.key.digest:
                 upstream = self.history.find(source.name, run.key.inputs[role])
                 if upstream is None:
-                    yield Difference(stage.name, f"input {role}", f"{run.key.inputs[role][:12]} (gone)", str(source))
+                    yield Difference(
+                        stage.name,
+                        f"input {role}",
+                        f"{run.key.inputs[role][:12]} (gone)",
+                        str(source),
+                    )
                 else:
                     yield from self.differences(source, upstream)
         for role, digest in run.key.inputs.items():
@@ -124,12 +141,15 @@ _NONE = object()
 
 
 def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested parameters by dotted names; an element of a list of mappings by its own name, else by its number."""
+    """Nested parameters by dotted names; an element of a list of mappings by its own name, else by
+    its number.
+    """
     if isinstance(value, Mapping) and value:
         items = [(str(key), item) for key, item in value.items()]
     elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
         items = [
-            (str(item.get("name", n)) if isinstance(item, Mapping) else str(n), item) for n, item in enumerate(value)
+            (str(item.get("name", n)) if isinstance(item, Mapping) else str(n), item)
+            for n, item in enumerate(value)
         ]
     else:
         return {name: value}

@@ -1,6 +1,8 @@
-"""What cannot run is refused before anything starts: workers that no place holds, matrices beyond the memory given.
+"""What cannot run is refused before anything starts: workers that no place holds, matrices beyond
+the memory given.
 
-A local cluster is judged by this machine; the nodes of a running one are asked by `cluster` when the run connects.
+A local cluster is judged by this machine; the nodes of a running one are asked by `cluster` when
+the run connects.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +13,19 @@ from desa_ray.pipeline.machine import Machine, this_machine
 from desa_ray.pipeline.stage import Pool, Stage
 
 GB = 2**30
-SIZES = {"encoder": "encoders", "generator": "generators", "scorer": "scorers", "replayer": "replayers"}
+SIZES = {
+    "encoder": "encoders",
+    "generator": "generators",
+    "scorer": "scorers",
+    "replayer": "replayers",
+}
 CPUS = {"encoder": "encoder_cpus", "generator": "generator_cpus"}
 GPUS = {"encoder": "cluster.encoder_gpus", "generator": "generator.tensor_parallel_size"}
 
 
-def check_feasible(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine | None = None) -> None:
+def check_feasible(
+    todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine | None = None
+) -> None:
     """Raises `Problems` with every reason why the stages to compute cannot run on this cluster."""
     machine = machine or this_machine()
     problems = [] if cluster.kind == "existing" else list(_pool_problems(todo, cluster, machine))
@@ -33,7 +42,11 @@ def kind_of(pool: Pool) -> str:
 def capacity(pool: Pool, cluster: ClusterConfig, machine: Machine) -> int:
     """How many workers of this kind fit a local cluster."""
     cpus, gpus = cluster.cpus or machine.cpus, machine.gpus
-    return int(min(cpus // pool.cpus if pool.cpus else 1 << 20, gpus // pool.gpus if pool.gpus else 1 << 20))
+    return int(
+        min(
+            cpus // pool.cpus if pool.cpus else 1 << 20, gpus // pool.gpus if pool.gpus else 1 << 20
+        )
+    )
 
 
 def queries_per_shard(stage: Stage, cluster: ClusterConfig) -> int:
@@ -44,16 +57,19 @@ def queries_per_shard(stage: Stage, cluster: ClusterConfig) -> int:
     return min(cluster.shard_queries, source.rows)
 
 
-def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine) -> Iterator[DesaError]:
+def _pool_problems(
+    todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine
+) -> Iterator[DesaError]:
     pools = {stage.work.pool.name: stage.work.pool for stage in todo if stage.work.pool}
     cpus = cluster.cpus or machine.cpus
     for name, pool in pools.items():
         kind = kind_of(pool)
         if pool.gpus > machine.gpus:
             yield DesaError(
-                f"a worker of {name} takes GPUs ({pool.gpus:g}), this machine has {machine.gpus or 'none'}",
+                f"a worker of {name} takes GPUs ({pool.gpus:g}), this machine has"
+                f" {machine.gpus or 'none'}",
                 where=GPUS.get(kind, "cluster"),
-                mend="use cluster=existing with GPU nodes, or lower it",
+                hint="use cluster=existing with GPU nodes, or lower it",
             )
         if cluster.kind != "local":
             continue
@@ -61,21 +77,24 @@ def _pool_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machi
             yield DesaError(
                 f"a worker of {name} takes {pool.cpus:g} CPUs, the local cluster has {cpus}",
                 where=f"cluster.{CPUS[kind]}" if kind in CPUS else "cluster.cpus",
-                mend="lower it, or use cluster=existing",
+                hint="lower it, or use cluster=existing",
             )
         elif pool.gpus <= machine.gpus and kind in SIZES:
-            # The defaults are made for any machine: on a small one fewer workers start. More is somebody's wish.
+            # The defaults are made for any machine: on a small one fewer workers start. More is
+            # somebody's wish.
             asked, default = getattr(cluster, SIZES[kind]), getattr(ClusterConfig(), SIZES[kind])
             if (held := capacity(pool, cluster, machine)) < (asked or 0) and asked > (default or 0):
                 takes = f"{pool.cpus:g} CPUs" + (f" and {pool.gpus:g} GPUs" if pool.gpus else "")
                 yield DesaError(
                     f"{asked} workers of {takes} each do not fit: the local cluster holds {held}",
                     where=f"cluster.{SIZES[kind]}",
-                    mend="lower it, or use cluster=existing",
+                    hint="lower it, or use cluster=existing",
                 )
 
 
-def _memory_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine) -> Iterator[DesaError]:
+def _memory_problems(
+    todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine
+) -> Iterator[DesaError]:
     given = cluster.memory_gb * GB
     worst: dict[str, int] = {}
     for stage in todo:
@@ -88,18 +107,23 @@ def _memory_problems(todo: Sequence[Stage], cluster: ClusterConfig, machine: Mac
                 f"one query alone takes {needed / GB:.3g} GB ({_shown(stage)}), "
                 f"more than the {cluster.memory_gb:g} GB a worker may use",
                 where="cluster.memory_gb",
-                mend=f"set it to {_rounded_up(needed / GB)}, or use ranking=lazy",
+                hint=f"set it to {_rounded_up(needed / GB)}, or use ranking=lazy",
             )
         elif stage.work.pool and cluster.kind != "existing":
             pool = stage.work.pool
-            workers = 1 if cluster.kind == "serial" else min(pool.size or 1, max(1, capacity(pool, cluster, machine)))
+            workers = (
+                1
+                if cluster.kind == "serial"
+                else min(pool.size or 1, max(1, capacity(pool, cluster, machine)))
+            )
             worst[kind_of(pool)] = max(worst.get(kind_of(pool), 0), workers * min(int(given), full))
     for kind, total in worst.items():
         if total > machine.memory:
             yield DesaError(
-                f"all {kind}s together hold up to {total / GB:.3g} GB, this machine has {machine.memory / GB:.3g} GB",
+                f"all {kind}s together hold up to {total / GB:.3g} GB, this machine has"
+                f" {machine.memory / GB:.3g} GB",
                 where=f"cluster.{SIZES[kind]}",
-                mend="lower it or cluster.memory_gb",
+                hint="lower it or cluster.memory_gb",
             )
 
 

@@ -1,4 +1,6 @@
-"""What a store remembers of earlier runs: the manifests of each stage, read once, and what computing them took."""
+"""What a store remembers of earlier runs: the manifests of each stage, read once, and what
+computing them took.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,11 +30,15 @@ class StoredRun:
 
     @property
     def share_computed(self) -> float:
-        """How much of it the run computed that finished it; the rest was stored by an interrupted one."""
+        """How much of it the run computed that finished it; the rest was stored by an interrupted
+        one.
+        """
         return self.manifest["meta"].get("share_computed", 0.0)
 
     def size(self, work: Work) -> Size | None:
-        """Its size by the rule of its kind; None where the manifest does not hold what sizes are made of."""
+        """Its size by the rule of its kind; None where the manifest does not hold what sizes are
+        made of.
+        """
         distinct = self.manifest["counts"].get("distinct_texts")
         return size_of(work, self.key.params, self.input_rows, distinct)
 
@@ -43,7 +49,9 @@ class StoredRun:
 
 
 def size_of(work: Work, params: Params, rows: Rows, distinct: int | None) -> Size | None:
-    """The size of a stage; None without a rule, or for parameters that another version of the code wrote."""
+    """The size of a stage; None without a rule, or for parameters that another version of the code
+    wrote.
+    """
     try:
         return work.size(params, rows, distinct)
     except (KeyError, TypeError):
@@ -69,7 +77,10 @@ class History:
     def runs(self, stage: str) -> list[StoredRun]:
         """All of one stage name."""
         if stage not in self._stages:
-            found = [StoredRun(Key(**manifest["key"]), manifest) for manifest in self.store.manifests(stage)]
+            found = [
+                StoredRun(Key(**manifest["key"]), manifest)
+                for manifest in self.store.manifests(stage)
+            ]
             self._stages[stage] = found
             self._by_digest |= {run.key.digest: run for run in found}
         return self._stages[stage]
@@ -85,6 +96,9 @@ class History:
         found: list[tuple[StoredRun, Size]] = []
         for run in self.runs(stage.name):
             size = run.size(stage.work)
-            if size is not None and comparable_key(stage.work, run.key.params, run.input_rows) == wanted:
+            if (
+                size is not None
+                and comparable_key(stage.work, run.key.params, run.input_rows) == wanted
+            ):
                 found.append((run, size))
         return found

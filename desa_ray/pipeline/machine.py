@@ -1,4 +1,6 @@
-"""What this machine has, for plans that must know before anything starts; a running cluster is asked by Ray instead."""
+"""What this machine has, for plans that must know before anything starts; a running cluster is
+asked by Ray instead.
+"""
 
 import math
 import os
@@ -34,18 +36,25 @@ def this_machine() -> Machine:
 
 
 def visible_gpus() -> int:
-    """NVIDIA GPUs that a process started here may use; CUDA_VISIBLE_DEVICES counts as CUDA reads it."""
+    """NVIDIA GPUs that a process started here may use; CUDA_VISIBLE_DEVICES counts as CUDA reads
+    it.
+    """
     found = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if not found and (program := shutil.which("nvidia-smi")):
         listed = ""
         with suppress(OSError, subprocess.TimeoutExpired):  # a driver that hangs gives no GPU
-            listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False, timeout=LIST_S).stdout
+            listed = subprocess.run(
+                [program, "-L"], capture_output=True, text=True, check=False, timeout=LIST_S
+            ).stdout
         found = sum(line.startswith("GPU ") for line in listed.splitlines())
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return found
     names = [name.strip() for name in chosen.split(",")]
-    return min(found, next((n for n, name in enumerate(names) if name in ("", "-1", "NoDevFiles")), len(names)))
+    return min(
+        found,
+        next((n for n, name in enumerate(names) if name in ("", "-1", "NoDevFiles")), len(names)),
+    )
 
 
 def _limit(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Worker processes of the driver's own as a transport, for plans whose workers hold nothing but what the store has.
+"""Worker processes of the driver's own as a transport, for plans whose workers hold nothing but
+what the store has.
 
 Another kappa or k fuses and does nothing else; a cluster takes longer to start than that.
 """
@@ -22,8 +23,12 @@ MAX_PARALLEL_STAGES = 2
 
 
 def suits(config: ClusterConfig, stages: Sequence[Stage]) -> bool:
-    """Whether processes of a local run can compute all of the stages: they need one kind of light worker."""
-    pools = {stage.work.pool.name: stage.work.pool for stage in stages if stage.work.pool is not None}
+    """Whether processes of a local run can compute all of the stages: they need one kind of light
+    worker.
+    """
+    pools = {
+        stage.work.pool.name: stage.work.pool for stage in stages if stage.work.pool is not None
+    }
     if config.kind != "local" or len(pools) != 1:
         return False
     return all(pool.light and not pool.gpus for pool in pools.values())

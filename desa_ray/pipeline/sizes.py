@@ -1,7 +1,8 @@
 """How large a stage is: what it counts, what its time grows with, and what its bytes grow with.
 
-The rule of a kind of stage is `Work.size`. It serves plans and manifests alike: it takes the rows of the stage's
-inputs, which a plan works out and a manifest remembers, so that a stage to come can be measured by one that was.
+The rule of a kind of stage is `Work.size`. It serves plans and manifests alike: it takes the rows
+of the stage's inputs, which a plan works out and a manifest remembers, so that a stage to come can
+be measured by one that was.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,10 @@
-"""A stage is data: its identity (name, version, parameters, inputs) decides its key, its work says how to compute it.
+"""A stage is data: its identity (name, version, parameters, inputs) decides its key, its work says
+how to compute it.
 
-Two stages with one key are the same artifact. Nothing that leaves a result unchanged (pool sizes, batches, shards,
-paths) is part of the identity; such settings live in `work` and `Pool` and may differ between runs. A stage knows the
-store that its artifact lies in; the kinds of stages are in `desa_ray.stages`, one file each.
+Two stages with one key are the same artifact. Nothing that leaves a result unchanged (pool sizes,
+batches, shards, paths) is part of the identity; such settings live in `work` and `Pool` and may
+differ between runs. A stage knows the store that its artifact lies in; the kinds of stages are in
+`desa_ray.stages`, one file each.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +28,8 @@ class Pool:
         factory: importable, picklable callable that returns the loaded engine.
         size: workers; None for as many as the cluster holds.
         cpus, gpus: resources of one worker.
-        isolated: the engine must have a process of its own (a JVM beside OpenMP code corrupts both).
+        isolated: the engine must have a process of its own (a JVM beside OpenMP code corrupts
+            both).
         light: the engine holds nothing but what it reads from the store, and is loaded at once.
     """
 
@@ -51,7 +54,9 @@ class Shard:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a stage's last step found: the hash over its logical rows in order, and counts for the manifest."""
+    """What a stage's last step found: the hash over its logical rows in order, and counts for the
+    manifest.
+    """
 
     content: str
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -69,7 +74,8 @@ class Count(NamedTuple):
 class Work(ABC):
     """How a kind of stage is computed, and what plans and metrics need to know of it.
 
-    Implementations are small picklable dataclasses without data; a stage of theirs is the argument of every method.
+    Implementations are small picklable dataclasses without data; a stage of theirs is the argument
+    of every method.
 
     Attributes:
         pool: the pool that runs the shards; None runs them in the calling process.
@@ -83,7 +89,9 @@ class Work(ABC):
 
     @abstractmethod
     def layout(self, stage: "Stage") -> Mapping[str, Any]:
-        """The shard boundaries to propose; the first writer's stay for ever. May write parts all shards need."""
+        """The shard boundaries to propose; the first writer's stay for ever. May write parts all
+        shards need.
+        """
 
     @abstractmethod
     def shards(self, layout: Mapping[str, Any]) -> Sequence[Shard]:
@@ -131,7 +139,9 @@ class Work(ABC):
         return None
 
     def worker_bytes(self, stage: "Stage", queries: int) -> int | None:
-        """What one worker holds for so many queries at once; None where it never grows with the collection."""
+        """What one worker holds for so many queries at once; None where it never grows with the
+        collection.
+        """
         del stage, queries
         return None
 
@@ -160,7 +170,10 @@ class Stage:
     @cached_property
     def key(self) -> Key:
         return Key(
-            self.name, self.version, self.params, {role: stage.key.digest for role, stage in self.inputs.items()}
+            self.name,
+            self.version,
+            self.params,
+            {role: stage.key.digest for role, stage in self.inputs.items()},
         )
 
     @property
@@ -174,7 +187,9 @@ class Stage:
         return self.artifact.manifest()["counts"]["rows"]
 
     def stored_layout(self) -> Mapping[str, Any]:
-        """The layout that the stage's first writer fixed; a complete artifact's manifest holds it too."""
+        """The layout that the stage's first writer fixed; a complete artifact's manifest holds it
+        too.
+        """
         artifact = self.artifact
         if artifact.exists():
             return artifact.manifest()["layout"]
@@ -198,12 +213,15 @@ class Task:
     shard: Shard
 
     def __str__(self) -> str:
-        return f"{self.stage} shard {self.shard.number} (rows {self.shard.start}-{self.shard.stop - 1})"
+        return (
+            f"{self.stage} shard {self.shard.number} (rows"
+            f" {self.shard.start}-{self.shard.stop - 1})"
+        )
 
 
 def bounds(total: int, size: int) -> list[int]:
-    """Shard boundaries from 0 to total: as few shards as hold `size` rows each at most, of nearly the same size, so
-    that workers end together; a stage without rows has one empty shard.
+    """Shard boundaries from 0 to total: as few shards as hold `size` rows each at most, of nearly
+    the same size, so that workers end together; a stage without rows has one empty shard.
     """
     count = max(1, -(-total // size))
     return [total * number // count for number in range(count + 1)]

@@ -1,11 +1,12 @@
 """The one supervisor of workers: every shard once, whatever dies.
 
-It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or processes of this
-machine. The rules: a task goes to a worker that is up; a worker that dies is replaced and its shard handed out again;
-one that outlasts the time limit is killed, which is the same. What stops a stage: an error of a shard's own (bad data,
-a corrupt artifact) at once, and a shard that was lost `max_failures` times, by name. Workers hold their engine and stay
-until their place is needed for a pool that has work. Shards are deterministic and write once, so a second run of one
-is harmless.
+It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
+processes of this machine. The rules: a task goes to a worker that is up; a worker that dies is
+replaced and its shard handed out again; one that outlasts the time limit is killed, which is the
+same. What stops a stage: an error of a shard's own (bad data, a corrupt artifact) at once, and a
+shard that was lost `max_failures` times, by name. Workers hold their engine and stay until their
+place is needed for a pool that has work. Shards are deterministic and write once, so a second run
+of one is harmless.
 
 One thread does all of it. Threads of stages wait in `compute`.
 """
@@ -46,7 +47,9 @@ class _Worker:
 
 @dataclass
 class _PoolState:
-    """When a pool may grow again, when one of its workers was last seen alive, and when it was last used."""
+    """When a pool may grow again, when one of its workers was last seen alive, and when it was last
+    used.
+    """
 
     last_up: float
     grow_at: float = 0.0
@@ -60,7 +63,8 @@ class Supervisor:
     Args:
         limits: `max_failures` and `shard_timeout_s` count.
         max_parallel_stages: how many stages are worth beginning side by side.
-        on_loss: told the pool of a shard that was lost with its worker, and whether it is handed out again.
+        on_loss: told the pool of a shard that was lost with its worker, and whether it is handed
+            out again.
     """
 
     def __init__(
@@ -96,7 +100,8 @@ class Supervisor:
         on_start: Callable[[], None],
         on_done: Callable[[Task], None],
     ) -> int:
-        """Compute the shards of one stage; returns when all are done, with the number of workers they were spread over.
+        """Compute the shards of one stage; returns when all are done, with the number of workers
+        they were spread over.
 
         Args:
             on_start: called once, when the first shard is handed out.
@@ -153,7 +158,9 @@ class Supervisor:
         return True
 
     def _take_in(self, *, wait: bool) -> bool:
-        """Empties the inbox; with `wait`, something comes first. False when the supervisor is to close."""
+        """Empties the inbox; with `wait`, something comes first. False when the supervisor is to
+        close.
+        """
         while True:
             try:
                 came = self._inbox.get(block=wait)
@@ -242,7 +249,11 @@ class Supervisor:
         stage.in_flight -= 1
         if error is not None:
             self._fail(stage, error)
-        elif self._called(stage, lambda: stage.on_done(task)) and not stage.open and not stage.in_flight:
+        elif (
+            self._called(stage, lambda: stage.on_done(task))
+            and not stage.open
+            and not stage.in_flight
+        ):
             self._queue.remove(stage)
             self._look_again()
             stage.end()
@@ -272,10 +283,14 @@ class Supervisor:
         return True
 
     def _fail(self, stage: StageShards, error: BaseException) -> None:
-        """Stop a stage; workers that are still at its shards are ended, so that the next stage gets fresh ones."""
+        """Stop a stage; workers that are still at its shards are ended, so that the next stage gets
+        fresh ones.
+        """
         self._queue.remove(stage)
         self._look_again()
-        self._workers_end([number for number, worker in self._workers.items() if worker.stage is stage])
+        self._workers_end(
+            [number for number, worker in self._workers.items() if worker.stage is stage]
+        )
         stage.end(error)
 
     def _fail_all(self, error: BaseException) -> None:
@@ -296,10 +311,10 @@ class Supervisor:
             own = self._of(pool)
             late = now - self._state(pool).last_up > START_TIMEOUT_S
             if own and late and not any(worker.up for worker in own.values()):
-                mend = "free resources on the cluster, then rerun"
+                hint = "free resources on the cluster, then rerun"
                 what = f"no worker of pool {pool.name} came up within {START_TIMEOUT_S:.0f} s"
                 for stage in self._queue.stages(pool):
-                    self._fail(stage, DesaError(what, where="cluster", mend=mend))
+                    self._fail(stage, DesaError(what, where="cluster", hint=hint))
 
     # -- how many workers, and where they find a place
 
@@ -328,8 +343,8 @@ class Supervisor:
     def _grow(self, pool: Pool, tasks: int) -> None:
         """As many workers as the tasks, the pool's size and the room allow.
 
-        Pools without work are ended for them, the least recently used first. The books are our own: what a cluster
-        calls free lags behind workers that are still being placed.
+        Pools without work are ended for them, the least recently used first. The books are our own:
+        what a cluster calls free lags behind workers that are still being placed.
         """
         capacity = self.placement.capacity(pool)
         have = len(self._of(pool))

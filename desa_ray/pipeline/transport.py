@@ -1,7 +1,8 @@
 """How a supervisor reaches its workers, and who says where they fit.
 
-A transport starts, reaches and ends workers, and tells what happened to them; it has no rules of its own. Ray actors
-and processes of this machine are two transports. A placement says how many workers there is a place for.
+A transport starts, reaches and ends workers, and tells what happened to them; it has no rules of
+its own. Ray actors and processes of this machine are two transports. A placement says how many
+workers there is a place for.
 """
 
 from collections.abc import Sequence

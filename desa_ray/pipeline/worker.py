@@ -1,4 +1,6 @@
-"""A worker: an engine and the shards it computes, in the driver, in a child process or as an actor."""
+"""A worker: an engine and the shards it computes, in the driver, in a child process or
+as an actor.
+"""
 
 from typing import Any
 
@@ -19,7 +21,9 @@ class Worker:
             self.engine = self.pool.factory()
 
     def run(self, task: Task) -> None:
-        """Compute one shard; whatever goes wrong is an error for the user, also beyond this process."""
+        """Compute one shard; whatever goes wrong is an error for the user, also beyond this
+        process.
+        """
         with error_boundary(str(task)):
             self.load()
             task.stage.work.run(self.engine, task.stage, task.shard)

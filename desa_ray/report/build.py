@@ -1,7 +1,8 @@
-"""One report: every table and figure that the records allow, what was left out and why, and the files it is written to.
+"""One report: every table and figure that the records allow, what was left out and why, and the
+files it is written to.
 
-What is written depends on the records, the options and this code only: no date, path or host is in it, so equal records
-give equal files, wherever they came from.
+What is written depends on the records, the options and this code only: no date, path or host is in
+it, so equal records give equal files, wherever they came from.
 """
 
 import json
@@ -38,15 +39,47 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     ("main table", lambda study, _: main_table(study), "needs a method of the main comparison"),
     ("primary tests", primary_tests_table, "needs desa with original or shared in every data set"),
     ("channel evidence", lambda study, _: channel_evidence_table(study), "needs original and desa"),
-    ("external comparison", lambda study, _: external_table(study), "needs a method such as query2doc or hyde"),
+    (
+        "external comparison",
+        lambda study, _: external_table(study),
+        "needs a method such as query2doc or hyde",
+    ),
     ("QuDAR tests", qudar_effects_table, "needs desa and qudar_complete in every data set"),
-    ("QuDAR weights", qudar_weights_table, "needs qudar_weighted and qudar_complete in every data set"),
-    ("operator controls", operator_controls_tables, "needs contextual_dense or rewrite_sparse in every data set"),
-    ("ablations", lambda study, _: ablations_table(study), "needs binary_mask, or desa with several n_refs"),
-    ("cutoffs", lambda study, _: cutoff_tables(study), "needs records of desa and original with cutoff columns"),
-    ("mechanism", lambda study, _: mechanism_table(study), "needs records of desa with mechanism columns"),
-    ("quartiles", lambda study, _: quartiles_table(study), "needs desa and original with mechanism columns"),
-    ("correlations", lambda study, _: correlations_table(study), "needs desa and original with mechanism columns"),
+    (
+        "QuDAR weights",
+        qudar_weights_table,
+        "needs qudar_weighted and qudar_complete in every data set",
+    ),
+    (
+        "operator controls",
+        operator_controls_tables,
+        "needs contextual_dense or rewrite_sparse in every data set",
+    ),
+    (
+        "ablations",
+        lambda study, _: ablations_table(study),
+        "needs binary_mask, or desa with several n_refs",
+    ),
+    (
+        "cutoffs",
+        lambda study, _: cutoff_tables(study),
+        "needs records of desa and original with cutoff columns",
+    ),
+    (
+        "mechanism",
+        lambda study, _: mechanism_table(study),
+        "needs records of desa with mechanism columns",
+    ),
+    (
+        "quartiles",
+        lambda study, _: quartiles_table(study),
+        "needs desa and original with mechanism columns",
+    ),
+    (
+        "correlations",
+        lambda study, _: correlations_table(study),
+        "needs desa and original with mechanism columns",
+    ),
     (
         "robustness",
         lambda study, _: robustness_table(study),
@@ -86,10 +119,15 @@ def build_report(study: Study, sampling: Sampling, published: Published | None =
         tables += made
         if not made:
             left_out.append(f"{name} ({needs})")
-    drawn = [builder(study) for builder in FIGURES] + [kappa_figure(study, sampling), corpus_figure(study, sampling)]
+    drawn = [builder(study) for builder in FIGURES] + [
+        kappa_figure(study, sampling),
+        corpus_figure(study, sampling),
+    ]
     facts = {
         "data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets),
-        **{axis: str(value) for axis in AXES if (value := getattr(study.setting, axis)) is not None},
+        **{
+            axis: str(value) for axis in AXES if (value := getattr(study.setting, axis)) is not None
+        },
         "resamples": str(sampling.resamples),
         "seed": str(sampling.seed),
     }
@@ -111,16 +149,23 @@ def _cells_table(study: Study) -> Table:
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write `index.html`, `report.md`, `report.tex`, `report.json`, `tables/*.{csv,parquet}`, `figures/*.svg`."""
+    """Write `index.html`, `report.md`, `report.tex`, `report.json`, `tables/*.{csv,parquet}`,
+    `figures/*.svg`.
+    """
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     tables = report.all_tables()
     texts = {
-        "index.html": page(report.title, report.facts, report.notes, report.tables, report.figures, report.cells),
+        "index.html": page(
+            report.title, report.facts, report.notes, report.tables, report.figures, report.cells
+        ),
         "report.md": _markdown(report, tables),
         "report.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(map(latex_table, tables)),
         "report.json": json.dumps(_summary(report), indent=2, ensure_ascii=False) + "\n",
-        **{f"figures/{figure.name}.svg": figure.svg.render(standalone=True) + "\n" for figure in report.figures},
+        **{
+            f"figures/{figure.name}.svg": figure.svg.render(standalone=True) + "\n"
+            for figure in report.figures
+        },
     }
     written = []
     for name, text in texts.items():
@@ -135,7 +180,9 @@ def write_report(report: Report, folder: Path) -> list[Path]:
 
 
 def _markdown(report: Report, tables: Sequence[Table]) -> str:
-    facts = "\n".join(f"- {markdown(name)}: {markdown(value)}" for name, value in report.facts.items())
+    facts = "\n".join(
+        f"- {markdown(name)}: {markdown(value)}" for name, value in report.facts.items()
+    )
     parts = [f"# {markdown(report.title)}\n", f"{facts}\n"]
     if report.notes:
         parts.append("\n".join(f"- {markdown(note)}" for note in report.notes) + "\n")

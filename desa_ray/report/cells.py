@@ -1,10 +1,11 @@
 """A cell of an experiment, cut out of a table of query records: its labels, its rows, its means.
 
-A method that was given other texts than its own (a generator label such as `recorded:hyde<-references`) is a method of
-its own here, `hyde on references`, so that it never stands where the real one is meant.
+A method that was given other texts than its own (a generator label such as
+`recorded:hyde<-references`) is a method of its own here, `hyde on references`, so that it never
+stands where the real one is meant.
 
-Records of one cell given twice (a resumed sweep, a copy) are one cell; two cells that say the same of themselves but
-hold other numbers are an error, because no table could show both.
+Records of one cell given twice (a resumed sweep, a copy) are one cell; two cells that say the same
+of themselves but hold other numbers are an error, because no table could show both.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,9 @@ MEANS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one collection under one setting. Labels are null where a method does not use the thing."""
+    """One method on one collection under one setting. Labels are null where a method does not use
+    the thing.
+    """
 
     dataset: str
     method: str
@@ -53,7 +56,9 @@ class Cell:
 
     @cached_property
     def means(self) -> pl.DataFrame:
-        """One row a query, `query_id` and the draw-averaged columns of `MEANS`, in UTF-8 order of the ids."""
+        """One row a query, `query_id` and the draw-averaged columns of `MEANS`, in UTF-8 order of
+        the ids.
+        """
         return by_query(self.records, MEANS).sort("query_id")
 
     def mean(self, column: str) -> float | None:
@@ -71,7 +76,11 @@ class Cell:
         }
 
     def __str__(self) -> str:
-        parts = [f"{name} {getattr(self, name)}" for name in LABELS[2:] if getattr(self, name) is not None]
+        parts = [
+            f"{name} {getattr(self, name)}"
+            for name in LABELS[2:]
+            if getattr(self, name) is not None
+        ]
         return f"{self.dataset}/{self.method} ({', '.join(parts)})"
 
 
@@ -79,8 +88,8 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
     """All cells of the records, sorted by their labels.
 
     Raises:
-        Problems: everything wrong: columns missing, a query without all draws of its cell or with one twice, two
-            different cells with one name.
+        Problems: everything wrong: columns missing, a query without all draws of its cell or with
+            one twice, two different cells with one name.
     """
     if not records.height:
         raise DesaError("there are no query records", where="records")
@@ -92,8 +101,11 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
     for labels, rows in records.group_by(groups, maintain_order=True):
         source = str(labels[-1]) if sources else "records"
         rows = rows.drop("source", strict=False).sort("draw", "query_id")
-        # What only another cell has came in as nulls; columns go by name, so that the order of loading leaves no trace.
-        rows = rows.select(n for n in sorted(rows.columns) if n in REQUIRED or rows[n].null_count() < rows.height)
+        # What only another cell has came in as nulls; columns go by name, so that the order of
+        # loading leaves no trace.
+        rows = rows.select(
+            n for n in sorted(rows.columns) if n in REQUIRED or rows[n].null_count() < rows.height
+        )
         named = _named(dict(zip(LABELS, labels, strict=False)))
         cell = Cell(**named, qrels_hash=str(labels[len(LABELS)]), records=rows)
         problems += _incomplete(cell, source)
@@ -104,7 +116,11 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
         first, other = found[key]
         if _values(first) != _values(cell):
             what = f"two runs of {cell} hold different numbers: {other} and {source}"
-            problems.append(DesaError(what, where="records", mend="name the one you mean with runs= or records="))
+            problems.append(
+                DesaError(
+                    what, where="records", hint="name the one you mean with runs= or records="
+                )
+            )
         elif _rank(cell) > _rank(first):
             found[key] = cell, source
     if problems:
@@ -123,14 +139,21 @@ def number_of(value: object) -> float:
 
 def _named(labels: dict[str, Any]) -> dict[str, Any]:
     generator, _, stand_ins = (labels["generator"] or "").partition(":")
-    texts = "+".join(stand_in.partition("<-")[2] for stand_in in stand_ins.split(",")) if stand_ins else ""
+    texts = (
+        "+".join(stand_in.partition("<-")[2] for stand_in in stand_ins.split(","))
+        if stand_ins
+        else ""
+    )
     method = labels["method"] + (STAND_IN + texts if texts else "")
     return {**labels, "method": method, "generator": generator or None}
 
 
 def _order(cell: Cell) -> list[tuple[float, str]]:
     """By the labels, numbers as numbers."""
-    return [(number_of(value), str(value)) for value in (*(getattr(cell, name) for name in LABELS), cell.qrels_hash)]
+    return [
+        (number_of(value), str(value))
+        for value in (*(getattr(cell, name) for name in LABELS), cell.qrels_hash)
+    ]
 
 
 def _rank(cell: Cell) -> tuple[int, str]:
@@ -140,14 +163,18 @@ def _rank(cell: Cell) -> tuple[int, str]:
 
 def _values(cell: Cell) -> str:
     """A hash over what every record has, whatever further measures its run asked for."""
-    return rows_content(cell.records.select(name for name in REQUIRED if name not in ("config_hash", "fusion_key")))
+    return rows_content(
+        cell.records.select(name for name in REQUIRED if name not in ("config_hash", "fusion_key"))
+    )
 
 
 def _incomplete(cell: Cell, source: str) -> Sequence[DesaError]:
-    counts = cell.records.group_by("query_id").agg(pl.len().alias("rows"), pl.col("draw").n_unique().alias("draws"))
+    counts = cell.records.group_by("query_id").agg(
+        pl.len().alias("rows"), pl.col("draw").n_unique().alias("draws")
+    )
     odd = counts.filter((pl.col("rows") != pl.col("draws")) | (pl.col("draws") != cell.draws))
     if not odd.height:
         return ()
     names = listed(sorted(odd["query_id"]))
     what = f"{cell}: {odd.height} of {counts.height} queries lack a draw or have one twice: {names}"
-    return (DesaError(what, where=source, mend="run the cell again; what is stored is reused"),)
+    return (DesaError(what, where=source, hint="run the cell again; what is stored is reused"),)

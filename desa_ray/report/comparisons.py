@@ -1,4 +1,6 @@
-"""Tables of comparisons: primary tests, operator controls, external methods, QuDAR (method.md section 10)."""
+"""Tables of comparisons: primary tests, operator controls, external methods, QuDAR (method.md
+section 10).
+"""
 
 from fractions import Fraction
 
@@ -7,8 +9,22 @@ import polars as pl
 
 from desa_ray.core.statistics.aggregate import reduction_pct
 from desa_ray.core.statistics.inference import TIE, holm
-from desa_ray.report.effects import EFFECT_COLUMNS, Sampling, effect_rows, macro_reduction, paired_effects
-from desa_ray.report.names import CONSTRUCTIONS, DEPTH_TOTAL, EFFECTIVENESS, NDCG, PRIMARY, RECALL, method_name
+from desa_ray.report.effects import (
+    EFFECT_COLUMNS,
+    Sampling,
+    effect_rows,
+    macro_reduction,
+    paired_effects,
+)
+from desa_ray.report.names import (
+    CONSTRUCTIONS,
+    DEPTH_TOTAL,
+    EFFECTIVENESS,
+    NDCG,
+    PRIMARY,
+    RECALL,
+    method_name,
+)
 from desa_ray.report.results import macro_of, outcome_column, over
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
@@ -18,7 +34,13 @@ OPERATOR_PAIRS = {
     "Dense residual": ("dense_only", "contextual_dense"),
     "Sparse product": ("sparse_only", "rewrite_sparse"),
 }
-ABLATIONS = ("binary_mask", "references_only", "references_product", "relaxed_count", "relaxed_share")
+ABLATIONS = (
+    "binary_mask",
+    "references_only",
+    "references_product",
+    "relaxed_count",
+    "relaxed_share",
+)
 ONE_CHANNEL = ("bm25", "dense_original")
 QUDAR = ("qudar_complete", "qudar_weighted")
 # Weighted against uniform, each on the same inputs.
@@ -35,7 +57,9 @@ def primary_tests_table(study: Study, sampling: Sampling) -> Table | None:
         found = paired_effects(study, "desa", other, PRIMARY, sampling)
         if found:
             first: dict[str, Value] = {"comparator": method_name(other)}
-            rows += effect_rows([(first, {"comparator": other}, o, paired) for o, paired in found.items()])
+            rows += effect_rows(
+                [(first, {"comparator": other}, o, paired) for o, paired in found.items()]
+            )
     if not rows:
         return None
     columns = (Column("comparator", "DESA against"), Column("outcome", "outcome"), *EFFECT_COLUMNS)
@@ -52,22 +76,42 @@ def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
         Row(
             {
                 "method": titles.get(method, method_name(method)),
-                **{outcome.column: macro_of(study, method, outcome.column) for outcome in EFFECTIVENESS},
+                **{
+                    outcome.column: macro_of(study, method, outcome.column)
+                    for outcome in EFFECTIVENESS
+                },
             },
             {"method": method},
         )
         for method in there
     ]
-    columns = (Column("method", "construction"), *(outcome_column(outcome) for outcome in EFFECTIVENESS))
+    columns = (
+        Column("method", "construction"),
+        *(outcome_column(outcome) for outcome in EFFECTIVENESS),
+    )
     tables = [Table("operator_controls", "Operator controls", columns, rows, [over(study)])]
     effects = []
     for title, (own, other) in OPERATOR_PAIRS.items():
         found = paired_effects(study, own, other, EFFECTIVENESS, sampling)
         if found:
-            effects += effect_rows([({"control": title}, {"control": title}, o, paired) for o, paired in found.items()])
+            effects += effect_rows(
+                [({"control": title}, {"control": title}, o, paired) for o, paired in found.items()]
+            )
     if effects:
-        columns = (Column("control", "proposed − control"), Column("outcome", "outcome"), *EFFECT_COLUMNS)
-        tables.append(Table("operator_effects", "Operator controls: paired effects", columns, effects, [over(study)]))
+        columns = (
+            Column("control", "proposed − control"),
+            Column("outcome", "outcome"),
+            *EFFECT_COLUMNS,
+        )
+        tables.append(
+            Table(
+                "operator_effects",
+                "Operator controls: paired effects",
+                columns,
+                effects,
+                [over(study)],
+            )
+        )
     return tables
 
 
@@ -80,7 +124,9 @@ def external_table(study: Study) -> Table | None:
     rows = []
     for method in [m for m in study.methods if m in ("original", "desa")] + others:
         values: dict[str, Value] = {"method": method_name(method)}
-        values |= {o.column: macro_of(study, method, o.column) for o in (*EFFECTIVENESS, DEPTH_TOTAL)}
+        values |= {
+            o.column: macro_of(study, method, o.column) for o in (*EFFECTIVENESS, DEPTH_TOTAL)
+        }
         desa, depth = macro_of(study, "desa", "depth_total"), values["depth_total"]
         if method != "desa" and desa is not None and isinstance(depth, float):
             values["desa_reduction"] = reduction_pct(desa, depth)
@@ -88,14 +134,21 @@ def external_table(study: Study) -> Table | None:
     columns = (
         Column("method", "method"),
         *(outcome_column(outcome) for outcome in (*EFFECTIVENESS, DEPTH_TOTAL)),
-        Column("desa_reduction", "DESA reads less by %", "{:.2f}", help="1 − macro(DESA) / macro(method)"),
+        Column(
+            "desa_reduction",
+            "DESA reads less by %",
+            "{:.2f}",
+            help="1 − macro(DESA) / macro(method)",
+        ),
     )
     notes = [over(study), "total depth sums the depths of all rankings that a method reads"]
     return Table("external", "External comparison", columns, rows, notes)
 
 
 def qudar_effects_table(study: Study, sampling: Sampling) -> Table | None:
-    """DESA against QuDAR: two effectiveness outcomes as one family, the two total-depth comparisons as another."""
+    """DESA against QuDAR: two effectiveness outcomes as one family, the two total-depth comparisons
+    as another.
+    """
     there = [method for method in QUDAR if study.complete("desa", method)]
     rows: list[Row] = []
     depths = []
@@ -114,10 +167,17 @@ def qudar_effects_table(study: Study, sampling: Sampling) -> Table | None:
         Column("comparator", "DESA against"),
         Column("outcome", "outcome"),
         *EFFECT_COLUMNS,
-        Column("reduction", "reduction %", "{:.2f}", help="of total depth: 1 − macro(DESA) / macro(QuDAR)"),
+        Column(
+            "reduction",
+            "reduction %",
+            "{:.2f}",
+            help="of total depth: 1 − macro(DESA) / macro(QuDAR)",
+        ),
         Column("reduction_ci", "its 95 % CI", "{:.2f}"),
     )
-    return Table("qudar_effects", "DESA against QuDAR", columns, rows + effect_rows(depths), [over(study)])
+    return Table(
+        "qudar_effects", "DESA against QuDAR", columns, rows + effect_rows(depths), [over(study)]
+    )
 
 
 def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
@@ -132,7 +192,9 @@ def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
         for outcome, p in zip(EFFECTIVENESS, adjusted, strict=True):
             values[f"{outcome.column}_effect"] = found[outcome].effect
             values[f"{outcome.column}_p_holm"] = p
-            values[f"{outcome.column}_unchanged"] = _unchanged_pct(study, weighted, uniform, outcome.column)
+            values[f"{outcome.column}_unchanged"] = _unchanged_pct(
+                study, weighted, uniform, outcome.column
+            )
         values["depth_uniform"] = macro_of(study, uniform, "depth_total")
         values["depth_weighted"] = macro_of(study, weighted, "depth_total")
         values["weights"] = _mean_weights(study, weighted)
@@ -145,16 +207,34 @@ def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
             column
             for outcome in EFFECTIVENESS
             for column in (
-                Column(f"{outcome.column}_effect", f"{outcome.title} change", "{:+.5f}", help="weighted − uniform"),
+                Column(
+                    f"{outcome.column}_effect",
+                    f"{outcome.title} change",
+                    "{:+.5f}",
+                    help="weighted − uniform",
+                ),
                 Column(f"{outcome.column}_p_holm", f"{outcome.title} p (Holm)", "{:.4f}"),
-                Column(f"{outcome.column}_unchanged", f"{outcome.title} unchanged %", "{:.2f}", help="query-draws"),
+                Column(
+                    f"{outcome.column}_unchanged",
+                    f"{outcome.title} unchanged %",
+                    "{:.2f}",
+                    help="query-draws",
+                ),
             )
         ),
         Column("depth_uniform", "depth, uniform", "{:.1f}"),
         Column("depth_weighted", "depth, weighted", "{:.1f}"),
-        Column("weights", "data set mean weights", "{:.4f}", help="smallest and largest over data sets and channels"),
+        Column(
+            "weights",
+            "data set mean weights",
+            "{:.4f}",
+            help="smallest and largest over data sets and channels",
+        ),
     )
-    notes = [over(study), "the weights are this project's reading of QuDAR, not its official definition"]
+    notes = [
+        over(study),
+        "the weights are this project's reading of QuDAR, not its official definition",
+    ]
     return Table("qudar_weights", "QuDAR's confidence weights", columns, rows, notes)
 
 
@@ -163,20 +243,29 @@ def _unchanged_pct(study: Study, own: str, other: str, column: str) -> float | N
     same: list[pl.Series] = []
     for first, second in (study.pairs(own, other) or {}).values():
         keys = ["query_id", "draw", column]
-        both = first.records.select(keys).join(second.records.select(keys), on=keys[:2], suffix="_other").drop_nulls()
+        both = (
+            first.records.select(keys)
+            .join(second.records.select(keys), on=keys[:2], suffix="_other")
+            .drop_nulls()
+        )
         same.append(both.select((pl.col(column) - pl.col(f"{column}_other")).abs() <= TIE)[column])
     pooled = pl.concat(same)
     return 100 * float(pooled.sum()) / len(pooled) if len(pooled) else None
 
 
 def _mean_weights(study: Study, method: str) -> tuple[float, float] | None:
-    """Smallest and largest mean weight of a channel in a data set, from the records' `weights`; None without them."""
+    """Smallest and largest mean weight of a channel in a data set, from the records' `weights`;
+    None without them.
+    """
     means = []
     for dataset in study.datasets:
         cell = study.cell(dataset, method)
         assert cell
         if "weights" not in cell.records.columns:
             return None
-        weights = [[float(Fraction(str(w))) for w in row] for row in cell.records["weights"].drop_nulls().to_list()]
+        weights = [
+            [float(Fraction(str(w))) for w in row]
+            for row in cell.records["weights"].drop_nulls().to_list()
+        ]
         means += np.mean(weights, axis=0).tolist()
     return min(means), max(means)

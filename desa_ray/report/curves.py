@@ -1,4 +1,6 @@
-"""Curves over kappa and over corpus size: nDCG@10 effect and depth reduction against Original, with 95 % intervals."""
+"""Curves over kappa and over corpus size: nDCG@10 effect and depth reduction against Original, with
+95 % intervals.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +29,9 @@ class Point:
 
 def kappa_figure(study: Study, sampling: Sampling) -> Figure | None:
     """Every main method at every kappa against Original at the same kappa."""
-    settings = [setting for setting in study.varied("kappa") if study.pairs("desa", "original", setting)]
+    settings = [
+        setting for setting in study.varied("kappa") if study.pairs("desa", "original", setting)
+    ]
     if len(settings) < 2:
         return None
     panels: list[dict[str, list[Point]]] = [{}, {}]
@@ -38,7 +42,10 @@ def kappa_figure(study: Study, sampling: Sampling) -> Figure | None:
                 found = _points(number_of(setting.kappa), list(pairs.values()), sampling)
                 for panel, point in zip(panels, found, strict=True):
                     panel.setdefault(method_name(method), []).append(point)
-    caption = "Each method against Original at the same κ, macro; bars and bands are 95 % bootstrap intervals."
+    caption = (
+        "Each method against Original at the same κ, macro; bars and bands are 95 % bootstrap"
+        " intervals."
+    )
     return Figure("kappa", "What κ changes", caption, _draw(panels, "κ", "What kappa changes"))
 
 
@@ -53,7 +60,9 @@ def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
             points = _points(number_of(documents), [pair], sampling)
             for panel, point in zip(panels, points, strict=True):
                 panel.setdefault(dataset_name(dataset), []).append(point)
-    caption = "DESA against Original on nested corpora; bars and bands are 95 % bootstrap intervals."
+    caption = (
+        "DESA against Original on nested corpora; bars and bands are 95 % bootstrap intervals."
+    )
     svg = _draw(panels, "documents", "What corpus size changes")
     return Figure("corpus_size", "What corpus size changes", caption, svg)
 
@@ -68,7 +77,9 @@ def _points(at: float, pairs: Sequence[tuple], sampling: Sampling) -> tuple[Poin
     samples = bootstrap_means(strata, sampling.resamples, sampling.seed)
     reduced = 100 * (1 - samples[:, :, 0] / samples[:, :, 1]).mean(1)
     means = np.array([values.mean(0) for values in strata])
-    return effect, Point(at, float(100 * (1 - means[:, 0] / means[:, 1]).mean()), *interval(reduced))
+    return effect, Point(
+        at, float(100 * (1 - means[:, 0] / means[:, 1]).mean()), *interval(reduced)
+    )
 
 
 def _draw(panels: Sequence[Mapping[str, list[Point]]], x_title: str, title: str) -> Svg:
@@ -81,19 +92,27 @@ def _draw(panels: Sequence[Mapping[str, list[Point]]], x_title: str, title: str)
         ats = sorted({point.at for point in points})
         x0 = left + place * (width + gap)
         log = ats[0] > 0
-        x = Scale(*((ats[0] / 1.15, ats[-1] * 1.15) if log else padded(ats)), x0, x0 + width, log=log)
-        y = Scale(*padded([v for p in points for v in (p.low, p.high)], zero=True), top + height, top)
+        x = Scale(
+            *((ats[0] / 1.15, ats[-1] * 1.15) if log else padded(ats)), x0, x0 + width, log=log
+        )
+        y = Scale(
+            *padded([v for p in points for v in (p.low, p.high)], zero=True), top + height, top
+        )
         svg.axes(x, y, x_title, head, x_ticks=ats)
         svg.line(x.start, y(0), x.stop, y(0), "zero")
         for number, name in enumerate(names):
             curve, series = panel[name], f"s{number % 8 + 1}"
-            band = [(x(p.at), y(p.low)) for p in curve] + [(x(p.at), y(p.high)) for p in reversed(curve)]
+            band = [(x(p.at), y(p.low)) for p in curve] + [
+                (x(p.at), y(p.high)) for p in reversed(curve)
+            ]
             svg.path(band, f"band {series}", closed=True)
             svg.path([(x(p.at), y(p.value)) for p in curve], f"curve {series}")
             for p in curve:
                 svg.line(x(p.at), y(p.low), x(p.at), y(p.high), f"bar {series}")
                 digits = ".4f" if place == 0 else ".2f"
-                tip = f"{name} at {p.at:g}: {p.value:{digits}} [{p.low:{digits}}, {p.high:{digits}}]"
+                tip = (
+                    f"{name} at {p.at:g}: {p.value:{digits}} [{p.low:{digits}}, {p.high:{digits}}]"
+                )
                 svg.circle(x(p.at), y(p.value), 4.5, f"dot {series}", tip.replace("-", "−"))
     for number, name in enumerate(names):
         x, y = left + number % 4 * 165, top + height + 60 + number // 4 * 20

@@ -1,4 +1,5 @@
-"""Fixed cutoffs: what cutting both lists at L does to the judgment of DESA against Original (method.md section 7).
+"""Fixed cutoffs: what cutting both lists at L does to the judgment of DESA against Original
+(method.md section 7).
 
 Shares count query-draws within each data set, then are averaged over data sets.
 """
@@ -21,7 +22,9 @@ LABELS = ("gain", "tie", "loss")
 
 @dataclass(frozen=True)
 class Transitions:
-    """Macro shares in percent at one cutoff: `matrix[fixed label][complete label]`, in the order gain, tie, loss."""
+    """Macro shares in percent at one cutoff: `matrix[fixed label][complete label]`, in the order
+    gain, tie, loss.
+    """
 
     matrix: np.ndarray
 
@@ -38,7 +41,9 @@ def cutoff_lengths(study: Study) -> list[int]:
     """The cutoffs L that all DESA and Original cells recorded."""
     if not has(study, ("desa", "original"), CUTOFFS):
         return []
-    cells = [study.cell(dataset, method) for dataset in study.datasets for method in ("desa", "original")]
+    cells = [
+        study.cell(dataset, method) for dataset in study.datasets for method in ("desa", "original")
+    ]
     lengths = [set(cell.records["cutoffs"].explode().drop_nulls()) for cell in cells if cell]
     return sorted(set.intersection(*lengths))
 
@@ -84,27 +89,61 @@ def cutoff_tables(study: Study) -> list[Table]:
         values: dict[str, Value] = {"length": length, "same_top": macro(same)}
         for outcome in EFFECTIVENESS:
             found = transitions(study, outcome, length)
-            values |= {f"{outcome.column}_change": found.change, f"{outcome.column}_reversal": found.reversal}
+            values |= {
+                f"{outcome.column}_change": found.change,
+                f"{outcome.column}_reversal": found.reversal,
+            }
             for fixed, shares in zip(LABELS, found.matrix.tolist(), strict=True):
-                shown: dict[str, Value] = {"length": length, "outcome": outcome.title, "fixed": fixed}
+                shown: dict[str, Value] = {
+                    "length": length,
+                    "outcome": outcome.title,
+                    "fixed": fixed,
+                }
                 about = {"length": length, "outcome": outcome.column, "fixed": fixed}
                 cells.append(Row(shown | dict(zip(LABELS, shares, strict=True)), about))
         rows.append(Row(values, {"length": length}))
     columns = [
         Column("length", "L", "{:d}"),
-        Column("same_top", "exact top K %", "{:.2f}", help="query-draws whose ordered top K is that of complete lists"),
+        Column(
+            "same_top",
+            "exact top K %",
+            "{:.2f}",
+            help="query-draws whose ordered top K is that of complete lists",
+        ),
     ]
     for outcome in EFFECTIVENESS:
         columns += [
             Column(
-                f"{outcome.column}_change", f"{outcome.title} changed %", "{:.2f}", help="gain, tie or loss differs"
+                f"{outcome.column}_change",
+                f"{outcome.title} changed %",
+                "{:.2f}",
+                help="gain, tie or loss differs",
             ),
-            Column(f"{outcome.column}_reversal", f"{outcome.title} reversed %", "{:.2f}", help="gain against loss"),
+            Column(
+                f"{outcome.column}_reversal",
+                f"{outcome.title} reversed %",
+                "{:.2f}",
+                help="gain against loss",
+            ),
         ]
-    note = "DESA against Original, each query-draw once with both lists cut at L, once complete; macro shares"
-    first = (Column("length", "L", "{:d}"), Column("outcome", "outcome"), Column("fixed", "under L"))
+    note = (
+        "DESA against Original, each query-draw once with both lists cut at L, once complete; macro"
+        " shares"
+    )
+    first = (
+        Column("length", "L", "{:d}"),
+        Column("outcome", "outcome"),
+        Column("fixed", "under L"),
+    )
     onward = tuple(Column(label, f"complete: {label} %", "{:.2f}") for label in LABELS)
     return [
         Table("cutoffs", "Fixed cutoffs", columns, rows, [note]),
-        Table("transitions", "Fixed cutoffs: transitions", (*first, *onward), cells, [note], detail=True),
+        Table(
+            "transitions",
+            "Fixed cutoffs: transitions",
+            (*first, *onward),
+            cells,
+            [note],
+            detail=True,
+        ),
     ]

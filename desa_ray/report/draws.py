@@ -21,4 +21,6 @@ def paired_draws(study: Study, dataset: str) -> pl.DataFrame:
     own, original = study.cell(dataset, "desa"), study.cell(dataset, "original")
     assert own
     assert original
-    return own.records.join(original.records, on="query_id", suffix="_original", maintain_order="left")
+    return own.records.join(
+        original.records, on="query_id", suffix="_original", maintain_order="left"
+    )

@@ -1,4 +1,6 @@
-"""Paired tests between two methods of a study: effects with intervals, p, and Holm within the family they belong to."""
+"""Paired tests between two methods of a study: effects with intervals, p, and Holm within the
+family they belong to.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +29,11 @@ def paired_effects(
     outcomes: Sequence[Outcome],
     sampling: Sampling,
 ) -> dict[Outcome, Paired] | None:
-    """A paired test an outcome over all data sets; None where a data set lacks one of the methods or a value.
+    """A paired test an outcome over all data sets; None where a data set lacks one of the methods
+    or a value.
 
-    Queries without a positive judgment count in depths only, so the two kinds of outcome are tested apart.
+    Queries without a positive judgment count in depths only, so the two kinds of outcome are tested
+    apart.
     """
     pairs = study.pairs(own, other)
     if pairs is None:
@@ -42,25 +46,46 @@ def paired_effects(
         strata = [signed_differences(*pair, group) for pair in pairs.values()]
         if not all(len(differences) for differences in strata):
             return None
-        found |= dict(zip(group, paired_outcomes(strata, sampling.resamples, sampling.seed), strict=True))
+        found |= dict(
+            zip(group, paired_outcomes(strata, sampling.resamples, sampling.seed), strict=True)
+        )
     return {outcome: found[outcome] for outcome in outcomes}
 
 
 EFFECT_COLUMNS = (
-    Column("effect", "effect", "{:.5f}", help="macro difference; positive means the first method is better"),
+    Column(
+        "effect",
+        "effect",
+        "{:.5f}",
+        help="macro difference; positive means the first method is better",
+    ),
     Column("ci", "95 % CI", "{:.5f}", help="percentile interval of stratified bootstrap samples"),
     Column("p", "p", "{:.4f}", help="two-sided, stratified paired sign flips"),
     Column("p_holm", "p (Holm)", "{:.4f}", help="adjusted within its family"),
     Column("wins", "wins", "{:d}", help="queries where the first method is better"),
     Column("ties", "ties", "{:d}"),
     Column("losses", "losses", "{:d}"),
-    Column("effect_size", "d_z", "{:+.3f}", help="effect in standard deviations of the query differences"),
-    Column("detectable", "detectable", "{:.5f}", help="smallest effect found with probability 0.8 at level 0.05"),
+    Column(
+        "effect_size",
+        "d_z",
+        "{:+.3f}",
+        help="effect in standard deviations of the query differences",
+    ),
+    Column(
+        "detectable",
+        "detectable",
+        "{:.5f}",
+        help="smallest effect found with probability 0.8 at level 0.05",
+    ),
 )
 
 
-def effect_rows(family: Sequence[tuple[dict[str, Value], dict[str, object], Outcome, Paired]]) -> list[Row]:
-    """The rows of one Holm family; each member brings its first columns, what it is about, its outcome and test."""
+def effect_rows(
+    family: Sequence[tuple[dict[str, Value], dict[str, object], Outcome, Paired]],
+) -> list[Row]:
+    """The rows of one Holm family; each member brings its first columns, what it is about, its
+    outcome and test.
+    """
     adjusted = holm([paired.p for _, _, _, paired in family])
     return [
         Row(
@@ -87,7 +112,9 @@ def effect_rows(family: Sequence[tuple[dict[str, Value], dict[str, object], Outc
 def macro_reduction(
     study: Study, own: str, other: str, column: str, sampling: Sampling
 ) -> tuple[float, tuple[float, float]] | None:
-    """1 - macro(own)/macro(other) in percent, and its interval: it is recomputed in every bootstrap sample (QuDAR)."""
+    """1 - macro(own)/macro(other) in percent, and its interval: it is recomputed in every bootstrap
+    sample (QuDAR).
+    """
     pairs = study.pairs(own, other)
     if pairs is None:
         return None

@@ -1,7 +1,8 @@
-"""Text in other languages: Markdown, LaTeX, HTML and SVG show what a name says and never do what it says.
+"""Text in other languages: Markdown, LaTeX, HTML and SVG show what a name says and never do what it
+says.
 
-Names and ids come from collections and records of anybody. Each function takes any text and gives a piece of one line
-in its language that reads as the text, made printable first.
+Names and ids come from collections and records of anybody. Each function takes any text and gives a
+piece of one line in its language that reads as the text, made printable first.
 """
 
 import html as html_library
@@ -9,8 +10,8 @@ import re
 
 from desa_ray.printable import printable
 
-# What begins something anywhere in a line of Markdown: an underscore does so only at the edge of a word, an ampersand
-# before an entity, and brackets where a target or a definition follows.
+# What begins something anywhere in a line of Markdown: an underscore does so only at the edge of a
+# word, an ampersand before an entity, and brackets where a target or a definition follows.
 _MARKDOWN = re.compile(r"[\\`*<>|~$]|&(?=#?\w+;)|\](?=[(\[:])|(?<![^\W_])_|_(?![^\W_])")
 _MARKDOWN_START = re.compile(r"^(\s*)([-+](?![0-9.])|[#=]|\d{1,9}(?=[.)](?:\s|$)))")
 _ADDRESS = re.compile(r"(?i)\b(https?|ftp|mailto|xmpp)(?=:)|\bwww(?=\.)")
@@ -33,7 +34,9 @@ LATEX_SIGNS = {
 
 
 def markdown(text: object) -> str:
-    """A piece of GitHub's Markdown: no emphasis, link, HTML, mathematics, list, heading or cell border of its own."""
+    """A piece of GitHub's Markdown: no emphasis, link, HTML, mathematics, list, heading or cell
+    border of its own.
+    """
     shown = _MARKDOWN.sub(lambda found: f"\\{found[0]}", printable(text))
     shown = _ADDRESS.sub(lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", shown)
     return _MARKDOWN_START.sub(_not_a_start, shown)
@@ -46,7 +49,9 @@ def _not_a_start(found: re.Match[str]) -> str:
 
 
 def latex(text: object) -> str:
-    """A piece of LaTeX: no command, comment, group or mathematics of its own; L_D, L_S and d_z become mathematics."""
+    """A piece of LaTeX: no command, comment, group or mathematics of its own; L_D, L_S and d_z
+    become mathematics.
+    """
     parts = re.split(r"\b(L_[DS]|d_z)\b", printable(text))
     return "".join(
         f"${part}$" if place % 2 else "".join(LATEX_SIGNS.get(sign, sign) for sign in part)

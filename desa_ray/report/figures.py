@@ -36,13 +36,21 @@ def transition_figure(study: Study) -> Figure | None:
         return None
     length = CUTOFF_SHOWN if CUTOFF_SHOWN in lengths else lengths[len(lengths) // 2]
     size, left, top, gap = 84, 86, 66, 110
-    svg = Svg(2 * (left + 3 * size) + gap - 70, top + 3 * size + 46, f"Judgments at L = {length} and on complete lists")
+    svg = Svg(
+        2 * (left + 3 * size) + gap - 70,
+        top + 3 * size + 46,
+        f"Judgments at L = {length} and on complete lists",
+    )
     for panel, outcome in enumerate(EFFECTIVENESS):
         matrix = transitions(study, outcome, length).matrix
         x0 = left + panel * (3 * size + gap)
         svg.text(x0 + 1.5 * size, 22, outcome.title, "strong", "middle")
-        svg.text(x0 + 1.5 * size, top + 3 * size + 30, "judgment on complete lists", "label", "middle")
-        svg.text(x0 - 62, top + 1.5 * size, f"judgment at L = {length}", "label", "middle", turn=-90)
+        svg.text(
+            x0 + 1.5 * size, top + 3 * size + 30, "judgment on complete lists", "label", "middle"
+        )
+        svg.text(
+            x0 - 62, top + 1.5 * size, f"judgment at L = {length}", "label", "middle", turn=-90
+        )
         for i, fixed in enumerate(LABELS):
             svg.text(x0 - 8, top + (i + 0.5) * size + 4, fixed, "tick", "end")
             svg.text(x0 + (i + 0.5) * size, top - 8, fixed, "tick", "middle")
@@ -54,11 +62,18 @@ def transition_figure(study: Study) -> Figure | None:
                 svg.rect(x, y, size - 3, size - 3, kind)
                 svg.parts.append("</g>")
                 svg.text(x + size / 2 - 1, y + size / 2 + 4, f"{share:.2f}", "strong", "middle")
-                svg.rect(x, y, size - 3, size - 3, "hit", f"L = {length}: {fixed}; complete: {complete}: {share:.2f} %")
+                svg.rect(
+                    x,
+                    y,
+                    size - 3,
+                    size - 3,
+                    "hit",
+                    f"L = {length}: {fixed}; complete: {complete}: {share:.2f} %",
+                )
     caption = (
-        f"DESA against Original, every query-draw judged once with lists cut at L = {length} and once on complete "
-        "lists; macro percent. Off the diagonal the cutoff changed the judgment; red cells turn a gain into a loss or "
-        "back."
+        f"DESA against Original, every query-draw judged once with lists cut at L = {length} and"
+        " once on complete lists; macro percent. Off the diagonal the cutoff changed the judgment;"
+        " red cells turn a gain into a loss or back."
     )
     return Figure("transitions", "Judgments that a cutoff changes", caption, svg)
 
@@ -69,10 +84,16 @@ def mechanism_figure(study: Study) -> Figure | None:
     if not paired_mechanism(study):
         return None
     row, left, width, top = 34, 110, 270, 40
-    svg = Svg(left + 2 * width + 70, top + row * len(study.datasets) + 50, "Dense angle and sparse turnover")
+    svg = Svg(
+        left + 2 * width + 70,
+        top + row * len(study.datasets) + 50,
+        "Dense angle and sparse turnover",
+    )
     draws = {dataset: mechanism_draws(study, dataset) for dataset in study.datasets}
     for panel, column in enumerate(shown):
-        values = {dataset: frame[column].drop_nulls().to_numpy() for dataset, frame in draws.items()}
+        values = {
+            dataset: frame[column].drop_nulls().to_numpy() for dataset, frame in draws.items()
+        }
         boxes = {dataset: _box(own) for dataset, own in values.items() if len(own)}
         start = left + panel * (width + 40)
         high = max((box[4] for box in boxes.values()), default=1.0) or 1.0
@@ -93,8 +114,8 @@ def mechanism_figure(study: Study) -> Figure | None:
             svg.line(x(median), middle - 9, x(median), middle + 9, "median")
             svg.rect(x(low), middle - 12, max(x(top_end) - x(low), 6), 24, "hit", tip)
     caption = (
-        "Query-draws without fallbacks. Boxes show quartiles and median, whiskers the last value within 1.5 "
-        "interquartile ranges; outliers are left out."
+        "Query-draws without fallbacks. Boxes show quartiles and median, whiskers the last value"
+        " within 1.5 interquartile ranges; outliers are left out."
     )
     return Figure("mechanism", "Angle and turnover by data set", caption, svg)
 
@@ -110,15 +131,24 @@ def pareto_figure(study: Study) -> Figure | None:
     points = []
     for method in study.methods:
         depth, ndcg = macro_of(study, method, "depth_total"), macro_of(study, method, NDCG.column)
-        two = study.dataset_means(method, "depth_dense") and study.dataset_means(method, "depth_sparse")
+        two = study.dataset_means(method, "depth_dense") and study.dataset_means(
+            method, "depth_sparse"
+        )
         if depth and ndcg is not None and two:
             points.append((depth, ndcg, method))
     if len(points) < 2:
         return None
     svg = Svg(720, 420, "nDCG@10 against total depth")
-    x = Scale(min(p[0] for p in points) / 1.12, max(p[0] for p in points) * 1.25, PLOT_LEFT, 700, log=True)
+    x = Scale(
+        min(p[0] for p in points) / 1.12, max(p[0] for p in points) * 1.25, PLOT_LEFT, 700, log=True
+    )
     y = Scale(*padded([p[1] for p in points], 0.12), 360, 40)
-    svg.axes(x, y, "total certification depth, documents (logarithmic; less is better)", "nDCG@10 (more is better)")
+    svg.axes(
+        x,
+        y,
+        "total certification depth, documents (logarithmic; less is better)",
+        "nDCG@10 (more is better)",
+    )
     front: list[tuple[float, float, str]] = []
     for point in sorted(points, key=lambda p: (p[0], -p[1])):
         if not front or point[1] > front[-1][1]:
@@ -135,10 +165,17 @@ def pareto_figure(study: Study) -> Figure | None:
             f"dot s{place % 8 + 1}",
             f"{tip} (Pareto front)" if point in front else tip,
         )
-        _label(svg, x(depth), y(ndcg), method_name(method), "head" if point in front else "label", taken)
+        _label(
+            svg,
+            x(depth),
+            y(ndcg),
+            method_name(method),
+            "head" if point in front else "label",
+            taken,
+        )
     caption = (
-        "Macros over the same data sets. The dashed line joins the Pareto front: no method is better in both. "
-        "Where names would overlap, hover the point."
+        "Macros over the same data sets. The dashed line joins the Pareto front: no method is"
+        " better in both. Where names would overlap, hover the point."
     )
     return Figure("pareto", "Effectiveness against depth", caption, svg)
 
@@ -160,23 +197,40 @@ class Box:
 def _label(svg: Svg, x: float, y: float, text: str, css: str, taken: list[Box]) -> None:
     """Write a point's name where nothing else is, or not at all."""
     width = (7.6 if css == "head" else 6.7) * len(text)
-    for dx, dy in ((11, 4), (-11 - width, 4), (-width / 2, -11), (-width / 2, 20), (9, -8), (9, 16)):
+    for dx, dy in (
+        (11, 4),
+        (-11 - width, 4),
+        (-width / 2, -11),
+        (-width / 2, 20),
+        (9, -8),
+        (9, 16),
+    ):
         box = Box(x + dx, y + dy - 10, width, 13)
-        if box.x > PLOT_LEFT and box.x + width < svg.width and not any(box.meets(other) for other in taken):
+        if (
+            box.x > PLOT_LEFT
+            and box.x + width < svg.width
+            and not any(box.meets(other) for other in taken)
+        ):
             taken.append(box)
             svg.text(box.x, y + dy, text, css)
             return
 
 
 def difference_figure(study: Study, other: str) -> Figure | None:
-    """Every query's nDCG@10 difference between DESA and another method, sorted, a panel a data set."""
+    """Every query's nDCG@10 difference between DESA and another method, sorted, a panel
+    a data set.
+    """
     pairs = study.pairs("desa", other)
     if pairs is None:
         return None
     columns = 1 if len(pairs) == 1 else 2
     width, height, left, top = (600 if columns == 1 else 300), 130, 60, 44
     rows = -(-len(pairs) // columns)
-    svg = Svg(columns * (left + width + 20), rows * (height + top + 10) + 20, f"DESA − {method_name(other)} by query")
+    svg = Svg(
+        columns * (left + width + 20),
+        rows * (height + top + 10) + 20,
+        f"DESA − {method_name(other)} by query",
+    )
     for place, (dataset, (own, base)) in enumerate(pairs.items()):
         x0 = left + place % columns * (left + width + 20)
         y0 = top + place // columns * (height + top + 10)
@@ -187,7 +241,10 @@ def difference_figure(study: Study, other: str) -> Figure | None:
         changed = changed.sort(["change", "query_id"], descending=[True, False])
         changes = changed["change"].to_numpy()
         wins, losses = int((changes > TIE).sum()), int((changes < -TIE).sum())
-        head = f"{dataset_name(dataset)}: {wins} wins, {changed.height - wins - losses} ties, {losses} losses"
+        head = (
+            f"{dataset_name(dataset)}: {wins} wins, {changed.height - wins - losses} ties, {losses}"
+            " losses"
+        )
         svg.text(x0, y0 - 12, head, "head")
         reach = max(float(np.abs(changes).max(initial=0)), 0.05)
         y = Scale(-reach, reach, y0 + height, y0)
@@ -200,13 +257,22 @@ def difference_figure(study: Study, other: str) -> Figure | None:
                 end = y(change)
                 kind = "win" if change > 0 else "loss"
                 tip = f"query {query}: {change:+.4f} ({before:.4f} to {value:.4f})"
-                svg.rect(x0 + number * step, min(end, y(0)), max(step * BAR, 0.4), abs(end - y(0)), kind, tip)
+                svg.rect(
+                    x0 + number * step,
+                    min(end, y(0)),
+                    max(step * BAR, 0.4),
+                    abs(end - y(0)),
+                    kind,
+                    tip,
+                )
         svg.line(x0, y(0), x0 + width, y(0), "axis")
     caption = (
-        f"One bar a query with a difference: draw-averaged nDCG@10 of DESA minus {method_name(other)}'s, sorted; "
-        "ties are the gap in the middle."
+        "One bar a query with a difference: draw-averaged nDCG@10 of DESA minus"
+        f" {method_name(other)}'s, sorted; ties are the gap in the middle."
     )
-    return Figure(f"differences_{other}", f"DESA against {method_name(other)}, query by query", caption, svg)
+    return Figure(
+        f"differences_{other}", f"DESA against {method_name(other)}, query by query", caption, svg
+    )
 
 
 FIGURES: tuple[Callable[[Study], Figure | None], ...] = (

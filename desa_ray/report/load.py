@@ -1,4 +1,6 @@
-"""Query records as one polars frame, from files, folders or MLflow runs: the door of notebooks and of `desa report`."""
+"""Query records as one polars frame, from files, folders or MLflow runs: the door of notebooks and
+of `desa report`.
+"""
 
 import re
 from collections.abc import Iterable
@@ -15,14 +17,18 @@ FILE = "records.parquet"
 
 
 def load_records(
-    paths_or_run_ids: str | PathLike[str] | Iterable[str | PathLike[str]], *, tracking_uri: str | None = None
+    paths_or_run_ids: str | PathLike[str] | Iterable[str | PathLike[str]],
+    *,
+    tracking_uri: str | None = None,
 ) -> pl.DataFrame:
     """All query records, a row a query and draw; the column `source` says where each came from.
 
     Args:
-        paths_or_run_ids: one or several of: a parquet file of records; a folder (every `records.parquet` below it); the
-            id of an MLflow run, or of a parent run, which stands for its children.
-        tracking_uri: where run ids are looked up; the store of the last run in `$DESA_HOME` where left out.
+        paths_or_run_ids: one or several of: a parquet file of records; a folder (every
+            `records.parquet` below it); the id of an MLflow run, or of a parent run, which stands
+            for its children.
+        tracking_uri: where run ids are looked up; the store of the last run in `$DESA_HOME` where
+            left out.
 
     Returns:
         The rows of all sources, one below the other. A column that a source lacks is null there.
@@ -33,7 +39,7 @@ def load_records(
     single = isinstance(paths_or_run_ids, str | PathLike)
     given = [paths_or_run_ids] if single else list(paths_or_run_ids)
     if not given:
-        raise DesaError("no records named", mend="give a file, a folder or the id of an MLflow run")
+        raise DesaError("no records named", hint="give a file, a folder or the id of an MLflow run")
     frames, problems = [], []
     files: dict[Path, Path] = {}  # a file reached by several ways is read once
     run_ids: list[str] = []
@@ -65,11 +71,15 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise DesaError(
-            "no such file or folder, and no run id", where=str(path), mend="name records.parquet or a folder"
+            "no such file or folder, and no run id",
+            where=str(path),
+            hint="name records.parquet or a folder",
         )
     found = sorted(path.rglob(FILE))
     if not found:
-        raise DesaError(f"no {FILE} below it", where=str(path), mend="name the output folder of a run or sweep")
+        raise DesaError(
+            f"no {FILE} below it", where=str(path), hint="name the output folder of a run or sweep"
+        )
     return found
 
 
@@ -77,7 +87,9 @@ def _read(file: Path, source: str) -> pl.DataFrame:
     try:
         frame = pl.read_parquet(file, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise DesaError(f"cannot be read as parquet: {str(error).splitlines()[0]}", where=str(file)) from None
+        raise DesaError(
+            f"cannot be read as parquet: {str(error).splitlines()[0]}", where=str(file)
+        ) from None
     check_unchanged(file)
     if frame.height:
         check_records(frame, source)

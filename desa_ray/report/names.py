@@ -1,4 +1,6 @@
-"""What methods, data sets and outcomes are called in print, in the order in which tables list them."""
+"""What methods, data sets and outcomes are called in print, in the order in which tables
+list them.
+"""
 
 from dataclasses import dataclass
 
@@ -49,7 +51,9 @@ DATASETS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """A column of the records as an outcome: its printed name and format, and whether more is better."""
+    """A column of the records as an outcome: its printed name and format, and whether more is
+    better.
+    """
 
     column: str
     title: str
@@ -58,7 +62,9 @@ class Outcome:
 
     @property
     def sign(self) -> int:
-        """Effects are own - other where more is better, other - own where less is (method.md section 10)."""
+        """Effects are own - other where more is better, other - own where less is (method.md
+        section 10).
+        """
         return 1 if self.higher else -1
 
 
@@ -75,7 +81,9 @@ STAND_IN = " on "  # between a method and the texts it was given in place of its
 
 
 def method_name(method: str) -> str:
-    """The printed name; a method that ran on other texts than its own says so: `HyDE on references`."""
+    """The printed name; a method that ran on other texts than its own says so: `HyDE on
+    references`.
+    """
     own, mark, texts = method.partition(STAND_IN)
     return METHODS.get(own, own) + mark + texts
 

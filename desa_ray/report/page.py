@@ -1,6 +1,8 @@
-"""The report as one HTML file: tables that sort, figures with hover values, light and dark, nothing from elsewhere.
+"""The report as one HTML file: tables that sort, figures with hover values, light and dark, nothing
+from elsewhere.
 
-A content security policy in the page forbids every connection, so that "works offline" is checked by the browser.
+A content security policy in the page forbids every connection, so that "works offline" is checked
+by the browser.
 """
 
 import re
@@ -32,9 +34,13 @@ def page(
         cells: the table of input cells, at the end.
     """
     entries = [(table.name, table.title) for table, _ in tables]
-    entries += [(f"figure-{figure.name}", figure.title) for figure in figures] + [(cells.name, cells.title)]
+    entries += [(f"figure-{figure.name}", figure.title) for figure in figures] + [
+        (cells.name, cells.title)
+    ]
     links = "".join(f'<a href="#{html(name)}">{html(shown)}</a>' for name, shown in entries)
-    shown_facts = "".join(f"<div><dt>{html(k)}</dt><dd>{html(v)}</dd></div>" for k, v in facts.items())
+    shown_facts = "".join(
+        f"<div><dt>{html(k)}</dt><dd>{html(v)}</dd></div>" for k, v in facts.items()
+    )
     shown_notes = "".join(f"<li>{html(note)}</li>" for note in notes)
     body = "".join(_section(table, beside) for table, beside in tables)
     drawn = "".join(_figure(figure) for figure in figures)
@@ -44,21 +50,29 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
         f"<title>{html(title)}</title><style>{asset('figure.css')}{asset('page.css')}</style></head><body>"
-        f'<header><h1>{html(title)}</h1><button id="theme" type="button">theme: auto</button></header>'
+        f'<header><h1>{html(title)}</h1><button id="theme" type="button">theme:'
+        " auto</button></header>"
         f'<nav aria-label="contents">{links}</nav><main><dl class="facts">{shown_facts}</dl>'
         + (f'<ul class="notes">{shown_notes}</ul>' if shown_notes else "")
         + body
         + drawn
         + _section(cells, None)
-        + f'</main><div id="tip" role="tooltip" hidden></div><script>{asset("page.js")}</script></body></html>\n'
+        + '</main><div id="tip" role="tooltip"'
+        f" hidden></div><script>{asset('page.js')}</script></body></html>\n"
     )
 
 
 def _section(table: Table, beside: Table | None) -> str:
     extra = ""
     if beside is not None:
-        extra = f"<details open><summary>{html(beside.title)}</summary>{_table(beside, flags=True)}</details>"
-    return f'<section id="{html(table.name)}"><h2>{html(table.title)}</h2>{_table(table)}{extra}</section>'
+        extra = (
+            "<details"
+            f" open><summary>{html(beside.title)}</summary>{_table(beside, flags=True)}</details>"
+        )
+    return (
+        "<section"
+        f' id="{html(table.name)}"><h2>{html(table.title)}</h2>{_table(table)}{extra}</section>'
+    )
 
 
 def _table(table: Table, *, flags: bool = False) -> str:
@@ -73,7 +87,14 @@ def _table(table: Table, *, flags: bool = False) -> str:
         for column, cell, mark in zip(table.columns, cells, marks, strict=True):
             value = row.values.get(column.key)
             classes = " ".join(
-                filter(None, ("number" if column.form else "", mark, _flag(column.key, cell) if flags else ""))
+                filter(
+                    None,
+                    (
+                        "number" if column.form else "",
+                        mark,
+                        _flag(column.key, cell) if flags else "",
+                    ),
+                )
             )
             css = f' class="{classes}"' if classes else ""
             line += f"<td{css}{_raw(value)}>{_lowered(cell)}</td>"
@@ -98,7 +119,11 @@ def _symbol(found: re.Match[str]) -> str:
 
 def _flag(key: str, cell: str) -> str:
     """Marks what differs from the paper's setting, in tables beside a paper."""
-    return "other" if key in ("dataset", "encoder", "generator", "protocol") and cell not in ("same", "–") else ""
+    return (
+        "other"
+        if key in ("dataset", "encoder", "generator", "protocol") and cell not in ("same", "–")
+        else ""
+    )
 
 
 def _raw(value: Value) -> str:
@@ -118,6 +143,7 @@ def _figure(figure: Figure) -> str:
     drawing = figure.svg.render(standalone=False)
     return (
         f'<section id="figure-{html(figure.name)}"><h2>{html(figure.title)}</h2><figure>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{html(figure.title)}">{drawing}</div>'
+        '<div class="scroll" tabindex="0" role="region"'
+        f' aria-label="{html(figure.title)}">{drawing}</div>'
         f"<figcaption>{html(figure.caption)}</figcaption></figure></section>"
     )

@@ -1,7 +1,8 @@
 """A paper's printed numbers beside the report's own, each with what differs in how it was made.
 
-The numbers are data (conf/compare/NAME.yaml): table, row keys, column, value. Nothing is compared silently: a line says
-for data set, encoder, generator and protocol whether the report's cell is the paper's, and what it is instead.
+The numbers are data (conf/compare/NAME.yaml): table, row keys, column, value. Nothing is compared
+silently: a line says for data set, encoder, generator and protocol whether the report's cell is the
+paper's, and what it is instead.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,8 +50,8 @@ class Published:
     """Printed numbers and the setting they belong to.
 
     Args:
-        data: `name`, `setting` (encoder, generator, kappa, k, n_refs, draws), `queries` (data set -> judged queries),
-            and one mapping a table, nested by the row keys of `KEYS`.
+        data: `name`, `setting` (encoder, generator, kappa, k, n_refs, draws), `queries` (data set
+            -> judged queries), and one mapping a table, nested by the row keys of `KEYS`.
     """
 
     def __init__(self, data: Mapping[str, Any]):
@@ -61,29 +62,53 @@ class Published:
         self.queries: Mapping[str, int] = data["queries"]
 
     def beside(self, table: Table, study: Study) -> Table | None:
-        """A line for every printed number that the table has a row and column for; None where there is none."""
+        """A line for every printed number that the table has a row and column for; None where there
+        is none.
+        """
         rows = []
         for row in table.rows:
             flags = self._flags(row, study)
-            texts = [row.values.get(c.key) for c in table.columns if c.form is None and c.key != "construction"]
+            texts = [
+                row.values.get(c.key)
+                for c in table.columns
+                if c.form is None and c.key != "construction"
+            ]
             label = " / ".join(str(text) for text in texts if text is not None)
-            for key, title, own, value in _numbers(table, row, self._printed(table.name, row, study)):
-                form = row.forms.get(key) or next(c.form for c in table.columns if c.key == key) or "{}"
+            for key, title, own, value in _numbers(
+                table, row, self._printed(table.name, row, study)
+            ):
+                form = (
+                    row.forms.get(key)
+                    or next(c.form for c in table.columns if c.key == key)
+                    or "{}"
+                )
                 signed = form if form.startswith("{:+") else form.replace("{:", "{:+")
-                values: dict[str, Value] = {"row": label, "column": title, "own": own, "printed": value}
+                values: dict[str, Value] = {
+                    "row": label,
+                    "column": title,
+                    "own": own,
+                    "printed": value,
+                }
                 values["difference"] = None if own is None else own - value
                 forms = {"own": form, "printed": form, "difference": signed}
                 rows.append(Row({**values, **flags}, row.about, forms))
         setting = ", ".join(f"{name} {value}" for name, value in self.setting.items())
         notes = [
             f"printed with {setting}",
-            "lines that are not the same in every respect stand beside the printed numbers, they do not reproduce them",
+            (
+                "lines that are not the same in every respect stand beside the printed numbers,"
+                " they do not reproduce them"
+            ),
         ]
         title = f"{table.title}: beside the {self.name}"
-        return Table(f"{table.name}_beside_{self.name}", title, COLUMNS, rows, notes) if rows else None
+        return (
+            Table(f"{table.name}_beside_{self.name}", title, COLUMNS, rows, notes) if rows else None
+        )
 
     def _printed(self, table: str, row: Row, study: Study) -> Mapping[str, Any]:
-        """Printed numbers of a row by column; macros only stand for exactly the paper's data sets."""
+        """Printed numbers of a row by column; macros only stand for exactly the paper's
+        data sets.
+        """
         if table not in KEYS:
             return {}
         about = {**row.about, "dataset": "macro"} if row.about.get("macro") else row.about
@@ -98,7 +123,9 @@ class Published:
         return found if isinstance(found, Mapping) else {"spearman": found}
 
     def _main_of_some(self, method: str, study: Study) -> dict[str, float]:
-        """The main table over some of the paper's data sets, from its rows a data set, where it prints them."""
+        """The main table over some of the paper's data sets, from its rows a data set, where it
+        prints them.
+        """
         rows = [self.data.get("per_dataset", {}).get(dataset, {}) for dataset in study.datasets]
         if not rows or not all(method in row and "original" in row for row in rows):
             return {}
@@ -107,7 +134,9 @@ class Published:
         printed = {column: macro(values) for column, values in own.items()}
         if method != "original":
             for outcome in (NDCG, RECALL):
-                printed[f"{outcome.column}_gain"] = gain_pct(own[outcome.column], other[outcome.column])
+                printed[f"{outcome.column}_gain"] = gain_pct(
+                    own[outcome.column], other[outcome.column]
+                )
             for outcome in (DEPTH_DENSE, DEPTH_SPARSE):
                 reduced = mean_reduction_pct(own[outcome.column], other[outcome.column])
                 printed[f"{outcome.column}_reduction"] = reduced
@@ -115,29 +144,44 @@ class Published:
 
     def _flags(self, row: Row, study: Study) -> dict[str, Value]:
         """`same`, an en dash where the thing is not used, else what it is here."""
-        own = {axis: getattr(study.setting, axis) for axis in ("encoder", "generator", "kappa", "k", "n_refs")}
+        own = {
+            axis: getattr(study.setting, axis)
+            for axis in ("encoder", "generator", "kappa", "k", "n_refs")
+        }
         expected = dict(self.setting)
         axis = row.about.get("axis")
         if axis in own:  # the row is about another value, and so is the printed one
             own[axis] = expected[axis] = row.about["value"]
-        datasets = [row.about["dataset"]] if row.about.get("dataset") in study.datasets else study.datasets
+        datasets = (
+            [row.about["dataset"]] if row.about.get("dataset") in study.datasets else study.datasets
+        )
         methods = {row.about.get("method")} if row.about.get("method") else set(study.methods)
         text = not methods <= set(WITHOUT_TEXT)
         others = []
         for dataset in datasets:
             judged = self._judged(study, dataset)
             if judged != self.queries.get(dataset):
-                known = f"{judged} of {self.queries[dataset]} queries" if dataset in self.queries else "another"
+                known = (
+                    f"{judged} of {self.queries[dataset]} queries"
+                    if dataset in self.queries
+                    else "another"
+                )
                 others.append(f"{dataset_name(dataset)}: {known}")
         draws = max(cell.draws for cell in study.cells)
-        protocol = [("kappa", own["kappa"]), ("k", own["k"])] + ([("n_refs", own["n_refs"]), ("draws", draws)] * text)
-        differs = [f"{name} {value}" for name, value in protocol if str(value) != str(expected[name])]
+        protocol = [("kappa", own["kappa"]), ("k", own["k"])] + (
+            [("n_refs", own["n_refs"]), ("draws", draws)] * text
+        )
+        differs = [
+            f"{name} {value}" for name, value in protocol if str(value) != str(expected[name])
+        ]
         return {
             "dataset": "; ".join(others) or SAME,
             "encoder": SAME if own["encoder"] == expected["encoder"] else str(own["encoder"]),
-            "generator": (SAME if own["generator"] == expected["generator"] else str(own["generator"]))
-            if text
-            else UNUSED,
+            "generator": (
+                (SAME if own["generator"] == expected["generator"] else str(own["generator"]))
+                if text
+                else UNUSED
+            ),
             "protocol": ", ".join(differs) or SAME,
         }
 
@@ -147,7 +191,9 @@ class Published:
         return cell.means["ndcg_at_10"].count()
 
 
-def _numbers(table: Table, row: Row, printed: Mapping[str, Any]) -> Iterator[tuple[str, str, float | None, float]]:
+def _numbers(
+    table: Table, row: Row, printed: Mapping[str, Any]
+) -> Iterator[tuple[str, str, float | None, float]]:
     """Column key, title, own and printed value; an interval gives its two ends."""
     for column in table.columns:
         value, own = printed.get(column.key), row.values.get(column.key)
@@ -156,4 +202,9 @@ def _numbers(table: Table, row: Row, printed: Mapping[str, Any]) -> Iterator[tup
                 mine = own[end] if isinstance(own, tuple) else None
                 yield column.key, f"{column.title}, {name}", mine, float(value[end])
         elif value is not None:
-            yield column.key, column.title, float(own) if isinstance(own, int | float) else None, float(value)
+            yield (
+                column.key,
+                column.title,
+                float(own) if isinstance(own, int | float) else None,
+                float(value),
+            )

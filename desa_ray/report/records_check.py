@@ -1,7 +1,9 @@
-"""Whether a table of query records can be one: columns, their types, and values that a run could have written.
+"""Whether a table of query records can be one: columns, their types, and values that a run could
+have written.
 
-Any parquet file can be handed to a report; what is not a record of this platform is refused by column, and so is a
-file that is not the one its run wrote, where the run's own summary lies beside it.
+Any parquet file can be handed to a report; what is not a record of this platform is refused by
+column, and so is a file that is not the one its run wrote, where the run's own summary lies beside
+it.
 """
 
 import hashlib
@@ -19,24 +21,39 @@ WHOLE = ("k", "corpus_docs", "draw")
 WHOLE_OR_NONE = ("n_refs", "depth_dense", "depth_sparse", "depth_total", "sparse_support")
 TRUTH_OR_NONE = ("dense_exhausted", "sparse_exhausted")
 SHARES = ("ndcg_at_10", "recall_at_20")
-REQUIRED = (*TEXT, *TEXT_OR_NONE, *WHOLE, *WHOLE_OR_NONE, *TRUTH_OR_NONE, *SHARES, "dense_angle_deg", "fallback", "top")
+REQUIRED = (
+    *TEXT,
+    *TEXT_OR_NONE,
+    *WHOLE,
+    *WHOLE_OR_NONE,
+    *TRUTH_OR_NONE,
+    *SHARES,
+    "dense_angle_deg",
+    "fallback",
+    "top",
+)
 NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
 
 _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     **{name: ("text", lambda kind: kind == pl.String) for name in (*TEXT, *TEXT_OR_NONE)},
-    **{name: ("whole numbers", lambda kind: kind.is_integer()) for name in (*WHOLE, *WHOLE_OR_NONE)},
-    **{name: ("truth values", lambda kind: kind == pl.Boolean) for name in (*TRUTH_OR_NONE, "fallback")},
+    **{
+        name: ("whole numbers", lambda kind: kind.is_integer()) for name in (*WHOLE, *WHOLE_OR_NONE)
+    },
+    **{
+        name: ("truth values", lambda kind: kind == pl.Boolean)
+        for name in (*TRUTH_OR_NONE, "fallback")
+    },
     **{name: ("numbers", lambda kind: kind.is_float()) for name in (*SHARES, "dense_angle_deg")},
     "top": ("lists of text", lambda kind: kind == pl.List(pl.String)),
 }
-MEND = "name records.parquet files that `desa run` wrote"
+HINT = "name records.parquet files that `desa run` wrote"
 
 
 def check_columns(records: pl.DataFrame, where: str) -> None:
     """Raises DesaError where a column that every record has is missing."""
     if missing := [name for name in REQUIRED if name not in records.columns]:
         what = f"these are no query records: columns missing: {listed(missing, 30)}"
-        raise DesaError(what, where=where, mend=MEND)
+        raise DesaError(what, where=where, hint=HINT)
 
 
 def check_records(records: pl.DataFrame, where: str) -> None:
@@ -47,11 +64,13 @@ def check_records(records: pl.DataFrame, where: str) -> None:
         kind = records.schema[name]
         # A column of which no cell has a value comes without a type.
         if not fits(kind) and not (kind == pl.Null and name not in NOT_NULL):
-            found.append(DesaError(f"column {name} holds {kind}, not {wanted}", where=where, mend=MEND))
+            found.append(
+                DesaError(f"column {name} holds {kind}, not {wanted}", where=where, hint=HINT)
+            )
     if found:
         raise Problems(found)
     found += [
-        DesaError(f"column {name} lacks {count} of {records.height} values", where=where, mend=MEND)
+        DesaError(f"column {name} lacks {count} of {records.height} values", where=where, hint=HINT)
         for name in NOT_NULL
         if (count := records[name].null_count())
     ]
@@ -59,16 +78,22 @@ def check_records(records: pl.DataFrame, where: str) -> None:
     for name, outside in _outside(records).items():
         if outside.height:
             what = f"column {name} holds {outside[name][0]}, which no run writes ({_rows(outside)})"
-            found.append(DesaError(what, where=where, mend=again))
+            found.append(DesaError(what, where=where, hint=again))
     if (uneven := _unevenly_judged(records)).height:
-        what = f"{' and '.join(SHARES)} are null in some rows of a query and not in others ({_rows(uneven)})"
-        found.append(DesaError(what, where=where, mend=again))
+        what = (
+            f"{' and '.join(SHARES)} are null in some rows of a query and not in others"
+            f" ({_rows(uneven)})"
+        )
+        found.append(DesaError(what, where=where, hint=again))
     if found:
         raise Problems(found)
 
 
 def _rows(records: pl.DataFrame) -> str:
-    return f"{records.height} rows, queries {listed(records['query_id'].unique(maintain_order=True), 5)}"
+    return (
+        f"{records.height} rows, queries"
+        f" {listed(records['query_id'].unique(maintain_order=True), 5)}"
+    )
 
 
 def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -79,21 +104,26 @@ def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
         if name in SHARES:
             bad[name] = records.filter(~column.is_between(0, 1) | column.is_nan())
         elif name in (*WHOLE, *WHOLE_OR_NONE) and kind != pl.Null:
-            bad[name] = records.filter(column < (1 if name in ("k", "corpus_docs", "n_refs") else 0))
+            bad[name] = records.filter(
+                column < (1 if name in ("k", "corpus_docs", "n_refs") else 0)
+            )
         elif kind.is_float():
             bad[name] = records.filter(~column.is_finite())
     return bad
 
 
 def _unevenly_judged(records: pl.DataFrame) -> pl.DataFrame:
-    """Rows at odds with this: a query is judged or it is not, whatever the measure, method and draw."""
+    """Rows at odds with this: a query is judged or it is not, whatever the measure, method and
+    draw.
+    """
     judged = pl.col(SHARES[0]).is_not_null()
     first = judged.first().over("dataset", "qrels_hash", "query_id")
     return records.filter((judged != pl.col(SHARES[1]).is_not_null()) | (judged != first))
 
 
 def check_unchanged(file: Path) -> None:
-    """Compare a cell's records with the SHA-256 in the `summary.json` beside them, where there is one.
+    """Compare a cell's records with the SHA-256 in the `summary.json` beside them, where there is
+    one.
 
     Raises:
         DesaError: the file is not the one that the run wrote, or the summary is damaged.
@@ -105,12 +135,14 @@ def check_unchanged(file: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError, LookupError, TypeError):
-        mend = "run the cell again, or remove it to report without this check"
-        raise DesaError("is damaged: not the JSON that a run writes", where=str(summary), mend=mend) from None
+        hint = "run the cell again, or remove it to report without this check"
+        raise DesaError(
+            "is damaged: not the JSON that a run writes", where=str(summary), hint=hint
+        ) from None
     if not wanted:
         return
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found not in wanted:
         what = f"is not what its run wrote: SHA-256 {found}, summary.json says {listed(wanted)}"
-        raise DesaError(what, where=str(file), mend="run the cell again; what is stored is reused")
+        raise DesaError(what, where=str(file), hint="run the cell again; what is stored is reused")

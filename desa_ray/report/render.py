@@ -1,4 +1,6 @@
-"""Tables as terminal tables, Markdown and LaTeX (booktabs): the same cells, each in the target's own escapes."""
+"""Tables as terminal tables, Markdown and LaTeX (booktabs): the same cells, each in the target's
+own escapes.
+"""
 
 from collections.abc import Sequence
 
@@ -20,7 +22,9 @@ def rich_table(table: Table) -> PlainTable:
     for column in table.columns:
         found.add_column(column.title, justify="right" if column.form else "left", overflow="fold")
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
-        found.add_row(*(shown(printable(cell), RICH[mark]) for cell, mark in zip(cells, marks, strict=True)))
+        found.add_row(
+            *(shown(printable(cell), RICH[mark]) for cell, mark in zip(cells, marks, strict=True))
+        )
     return found
 
 
@@ -30,7 +34,9 @@ def markdown_table(table: Table) -> str:
     rule = ["--:" if column.form else ":--" for column in table.columns]
     lines = [f"## {markdown(table.title)}", "", piped(head), piped(rule)]
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
-        lines.append(piped([MARKDOWN[m].format(markdown(c)) for c, m in zip(cells, marks, strict=True)]))
+        lines.append(
+            piped([MARKDOWN[m].format(markdown(c)) for c, m in zip(cells, marks, strict=True)])
+        )
     return "\n".join([*lines, "", *(f"- {markdown(note)}" for note in table.notes)]).rstrip() + "\n"
 
 
@@ -40,11 +46,15 @@ def piped(cells: Sequence[str]) -> str:
 
 
 def latex_table(table: Table) -> str:
-    """A `table` environment that needs the package booktabs; best values bold, second ones underlined."""
+    """A `table` environment that needs the package booktabs; best values bold, second ones
+    underlined.
+    """
     align = "".join("r" if column.form else "l" for column in table.columns)
     head = _latex_row([latex(column.title) for column in table.columns])
     body = [
-        _latex_row([LATEX[mark].format(latex(cell)) for cell, mark in zip(cells, marks, strict=True)])
+        _latex_row(
+            [LATEX[mark].format(latex(cell)) for cell, mark in zip(cells, marks, strict=True)]
+        )
         for cells, marks in zip(table.shown(), table.marks(), strict=True)
     ]
     caption = ". ".join(latex(part) for part in (table.title, *table.notes))
@@ -68,6 +78,8 @@ def latex_table(table: Table) -> str:
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    """One row; a first cell that begins like an argument of the line end or rule before it is kept apart from it."""
+    """One row; a first cell that begins like an argument of the line end or rule before it is kept
+    apart from it.
+    """
     apart = "{}" if cells and cells[0].startswith(("[", "*", "(")) else ""
     return f"{apart}{' & '.join(cells)} " + r"\\"

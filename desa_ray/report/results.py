@@ -1,4 +1,6 @@
-"""The main table, the table of data sets, and the evidence a channel at a time (the paper's tables 1, 2 and 6a)."""
+"""The main table, the table of data sets, and the evidence a channel at a time (the paper's tables
+1, 2 and 6a).
+"""
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct, reduction_pct
 from desa_ray.report.names import (
@@ -23,19 +25,27 @@ def outcome_column(outcome: Outcome) -> Column:
     return Column(outcome.column, outcome.title, outcome.form, "high" if outcome.higher else "low")
 
 
-def gain(study: Study, own: str, other: str, column: str, setting: Setting | None = None) -> float | None:
+def gain(
+    study: Study, own: str, other: str, column: str, setting: Setting | None = None
+) -> float | None:
     """Effectiveness gain in percent, the ratio of unrounded macros; None without both macros."""
     pair = study.paired_means(own, other, column, setting)
     return gain_pct(*pair) if pair else None
 
 
-def reduction(study: Study, own: str, other: str, column: str, setting: Setting | None = None) -> float | None:
-    """Depth reduction in percent, the mean of the data sets' own reductions; None without both macros."""
+def reduction(
+    study: Study, own: str, other: str, column: str, setting: Setting | None = None
+) -> float | None:
+    """Depth reduction in percent, the mean of the data sets' own reductions; None without both
+    macros.
+    """
     pair = study.paired_means(own, other, column, setting)
     return mean_reduction_pct(*pair) if pair else None
 
 
-def macro_of(study: Study, method: str, column: str, setting: Setting | None = None) -> float | None:
+def macro_of(
+    study: Study, method: str, column: str, setting: Setting | None = None
+) -> float | None:
     means = study.dataset_means(method, column, setting)
     return None if means is None else macro(means)
 
@@ -43,7 +53,9 @@ def macro_of(study: Study, method: str, column: str, setting: Setting | None = N
 def both_shallower_pct(study: Study, method: str) -> float | None:
     """Macro share of queries whose draw-averaged depths are both below Original's."""
     pairs = study.pairs(method, "original")
-    if pairs is None or any(own.mean(column) is None for own, _ in pairs.values() for column in DEPTHS):
+    if pairs is None or any(
+        own.mean(column) is None for own, _ in pairs.values() for column in DEPTHS
+    ):
         return None
     shares = []
     for own, original in pairs.values():
@@ -61,12 +73,21 @@ def over(study: Study) -> str:
 def main_table(study: Study) -> Table | None:
     rows = []
     for method in [method for method in study.methods if method in CONSTRUCTIONS]:
-        values: dict[str, Value] = {"method": method_name(method), "construction": CONSTRUCTIONS[method]}
+        values: dict[str, Value] = {
+            "method": method_name(method),
+            "construction": CONSTRUCTIONS[method],
+        }
         values |= {outcome.column: macro_of(study, method, outcome.column) for outcome in PRIMARY}
         if method != "original":
-            values |= {f"{o.column}_gain": gain(study, method, "original", o.column) for o in (NDCG, RECALL)}
+            values |= {
+                f"{o.column}_gain": gain(study, method, "original", o.column)
+                for o in (NDCG, RECALL)
+            }
             depths = (DEPTH_DENSE, DEPTH_SPARSE)
-            values |= {f"{o.column}_reduction": reduction(study, method, "original", o.column) for o in depths}
+            values |= {
+                f"{o.column}_reduction": reduction(study, method, "original", o.column)
+                for o in depths
+            }
             values["both_shallower"] = both_shallower_pct(study, method)
         rows.append(Row(values, {"method": method}))
     if not rows:
@@ -75,12 +96,32 @@ def main_table(study: Study) -> Table | None:
         Column("method", "method"),
         Column("construction", "construction"),
         *(outcome_column(outcome) for outcome in PRIMARY),
-        Column("ndcg_at_10_gain", "nDCG gain %", PCT, help="over Original: ratio of unrounded macros"),
-        Column("recall_at_20_gain", "Recall gain %", PCT, help="over Original: ratio of unrounded macros"),
-        Column("depth_dense_reduction", "L_D reduction %", "{:.2f}", help="from Original: mean of data sets"),
-        Column("depth_sparse_reduction", "L_S reduction %", "{:.2f}", help="from Original: mean of data sets"),
         Column(
-            "both_shallower", "shallower in both %", "{:.2f}", help="queries whose depths are both below Original's"
+            "ndcg_at_10_gain", "nDCG gain %", PCT, help="over Original: ratio of unrounded macros"
+        ),
+        Column(
+            "recall_at_20_gain",
+            "Recall gain %",
+            PCT,
+            help="over Original: ratio of unrounded macros",
+        ),
+        Column(
+            "depth_dense_reduction",
+            "L_D reduction %",
+            "{:.2f}",
+            help="from Original: mean of data sets",
+        ),
+        Column(
+            "depth_sparse_reduction",
+            "L_S reduction %",
+            "{:.2f}",
+            help="from Original: mean of data sets",
+        ),
+        Column(
+            "both_shallower",
+            "shallower in both %",
+            "{:.2f}",
+            help="queries whose depths are both below Original's",
         ),
     )
     notes = [over(study), *_lacking(study, [row.about["method"] for row in rows])]
@@ -91,9 +132,13 @@ def _lacking(study: Study, methods: list[str]) -> list[str]:
     """Which methods have no macro because a data set lacks them."""
     notes = []
     for method in methods:
-        absent = [dataset_name(dataset) for dataset in study.datasets if not study.cell(dataset, method)]
+        absent = [
+            dataset_name(dataset) for dataset in study.datasets if not study.cell(dataset, method)
+        ]
         if absent:
-            notes.append(f"{method_name(method)} has no macro: it was not run on {', '.join(absent)}")
+            notes.append(
+                f"{method_name(method)} has no macro: it was not run on {', '.join(absent)}"
+            )
     return notes
 
 
@@ -118,8 +163,15 @@ def per_dataset_table(study: Study) -> Table:
         Column("method", "method"),
         Column("queries", "queries", "{:d}"),
         *(Column(outcome.column, outcome.title, outcome.form) for outcome in PRIMARY),
-        Column("sparse_support", "sparse support", "{:.1f}", help="documents in the sparse ranking"),
-        Column("exhausted", "exhausted %", "{:.2f}", help="queries whose sparse ranking was read to its end"),
+        Column(
+            "sparse_support", "sparse support", "{:.1f}", help="documents in the sparse ranking"
+        ),
+        Column(
+            "exhausted",
+            "exhausted %",
+            "{:.2f}",
+            help="queries whose sparse ranking was read to its end",
+        ),
     )
     return Table("per_dataset", "Every data set", columns, rows)
 
@@ -166,8 +218,18 @@ def channel_evidence_table(study: Study) -> Table | None:
         Column("plus_sparse", "+Sparse given Dense: nDCG %", PCT, help="DESA against Dense only"),
         Column("dense_reduction", "L_D reduction %", "{:.1f}", help="DESA against Original"),
         Column("sparse_reduction", "L_S reduction %", "{:.1f}", help="DESA against Original"),
-        Column("shared_support", "support: Shared ×", "{:.2f}", help="ratio of mean sparse supports to Original's"),
-        Column("desa_support", "support: DESA ×", "{:.2f}", help="ratio of mean sparse supports to Original's"),
+        Column(
+            "shared_support",
+            "support: Shared ×",
+            "{:.2f}",
+            help="ratio of mean sparse supports to Original's",
+        ),
+        Column(
+            "desa_support",
+            "support: DESA ×",
+            "{:.2f}",
+            help="ratio of mean sparse supports to Original's",
+        ),
     )
     return Table("channel_evidence", "Evidence a channel at a time", columns, rows)
 
@@ -185,7 +247,9 @@ def _pattern(rows: list[Row]) -> dict[str, Value]:
         *dict.fromkeys(("dense_reduction", "sparse_reduction"), "shallower").items(),
     ):
         numbers = [value for row in rows if isinstance(value := row.values[key], float)]
-        pattern[key] = f"{sum(value > 0 for value in numbers)}/{len(numbers)} {word}" if numbers else None
+        pattern[key] = (
+            f"{sum(value > 0 for value in numbers)}/{len(numbers)} {word}" if numbers else None
+        )
     for key in ("shared_support", "desa_support"):
         ratios = [value for row in rows if isinstance(value := row.values[key], float)]
         pattern[key] = f"up to {max(ratios):.2f}" if ratios else None

@@ -1,4 +1,6 @@
-"""Ablations, and what changes with kappa, encoder, generator and corpus size (method.md section 11)."""
+"""Ablations, and what changes with kappa, encoder, generator and corpus size (method.md section
+11).
+"""
 
 from itertools import pairwise
 
@@ -34,9 +36,13 @@ def ablations_table(study: Study) -> Table | None:
     for fewer, more in pairwise(settings):
         values = {"what": f"{more.n_refs} references", "against": f"{fewer.n_refs}"}
         for column in CHANGES:
-            own, other = (study.dataset_means("desa", column.key, setting) for setting in (more, fewer))
+            own, other = (
+                study.dataset_means("desa", column.key, setting) for setting in (more, fewer)
+            )
             if own and other:
-                values[column.key] = (gain_pct if column in CHANGES[:2] else mean_reduction_pct)(own, other)
+                values[column.key] = (gain_pct if column in CHANGES[:2] else mean_reduction_pct)(
+                    own, other
+                )
         rows.append(Row(values, {"ablation": f"refs_{fewer.n_refs}_to_{more.n_refs}"}))
     if not rows:
         return None
@@ -47,7 +53,8 @@ def ablations_table(study: Study) -> Table | None:
 def variations(study: Study, axis: str) -> dict[object, dict[str, tuple[Cell, Cell]]]:
     """Value of one axis -> data set -> DESA's and Original's cells, all else as in the main tables.
 
-    Empty where the axis has one value. A generator's query sample is compared with Original on the same queries.
+    Empty where the axis has one value. A generator's query sample is compared with Original on the
+    same queries.
     """
     found: dict[object, dict[str, tuple[Cell, Cell]]] = {}
     for cell in study.cells:
@@ -72,12 +79,22 @@ def variations(study: Study, axis: str) -> dict[object, dict[str, tuple[Cell, Ce
             found[value][cell.dataset] = (cell, original)
     if axis == "corpus_docs":  # only data sets that were run at several sizes
         several = {d for d in study.datasets if sum(d in own for own in found.values()) > 1}
-        found = {value: kept for value, own in found.items() if (kept := {d: own[d] for d in own if d in several})}
-    return dict(sorted(found.items(), key=lambda item: (number_of(item[0]), str(item[0])))) if len(found) > 1 else {}
+        found = {
+            value: kept
+            for value, own in found.items()
+            if (kept := {d: own[d] for d in own if d in several})
+        }
+    return (
+        dict(sorted(found.items(), key=lambda item: (number_of(item[0]), str(item[0]))))
+        if len(found) > 1
+        else {}
+    )
 
 
 def robustness_table(study: Study) -> Table | None:
-    """DESA against Original for every value of every axis that varies, a data set at a time, then macro."""
+    """DESA against Original for every value of every axis that varies, a data set at a time, then
+    macro.
+    """
     rows: list[Row] = []
     for axis, title in AXES.items():
         for value, pairs in variations(study, axis).items():
@@ -87,10 +104,17 @@ def robustness_table(study: Study) -> Table | None:
                 if all(map(len, mean.values())):
                     means.append(mean)
                     about = {"axis": axis, "value": value, "dataset": dataset}
-                    rows.append(Row(_changes(title, value, dataset_name(dataset), [mean], [own]), about))
+                    rows.append(
+                        Row(_changes(title, value, dataset_name(dataset), [mean], [own]), about)
+                    )
             if len(means) > 1:
                 cells = [own for own, _ in pairs.values()]
-                rows.append(Row(_changes(title, value, "macro", means, cells), {"axis": axis, "value": value}))
+                rows.append(
+                    Row(
+                        _changes(title, value, "macro", means, cells),
+                        {"axis": axis, "value": value},
+                    )
+                )
     if not rows:
         return None
     columns = (
@@ -106,7 +130,9 @@ def robustness_table(study: Study) -> Table | None:
     return Table("robustness", "Robustness: DESA against Original", columns, rows)
 
 
-def _changes(title: str, value: object, name: str, means: list[dict], cells: list[Cell]) -> dict[str, Value]:
+def _changes(
+    title: str, value: object, name: str, means: list[dict], cells: list[Cell]
+) -> dict[str, Value]:
     own = {key: [float(mean[key][:, 0].mean()) for mean in means] for key in means[0]}
     other = {key: [float(mean[key][:, 1].mean()) for mean in means] for key in means[0]}
     shown: dict[str, Value] = {"axis": title, "value": str(value), "dataset": name}

@@ -1,7 +1,8 @@
-"""What a record's `fusion_key` leads to in the store: texts, judgments, generated passages and complete rankings.
+"""What a record's `fusion_key` leads to in the store: texts, judgments, generated passages and
+complete rankings.
 
-Only the story of one query reads the store; every table and figure comes from the records. Files are found through the
-artifacts' own manifests, so nothing here knows how a stage is computed.
+Only the story of one query reads the store; every table and figure comes from the records. Files
+are found through the artifacts' own manifests, so nothing here knows how a stage is computed.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,9 @@ from desa_ray.store.tables import read_array
 
 @dataclass(frozen=True)
 class Ranking:
-    """One channel of one query: document numbers int32, best first, and rank (from 1) by document number."""
+    """One channel of one query: document numbers int32, best first, and rank (from 1) by document
+    number.
+    """
 
     name: str
     kind: str
@@ -43,8 +46,10 @@ class StoredFusion:
         self.store = store
         self.key = self._find("fusion", digest)
         if self.key.params.get("ranking") == "lazy":
-            mend = "run the cell again with ranking=complete"
-            raise DesaError("a lazy run keeps no complete rankings", where=f"fusion {digest[:12]}", mend=mend)
+            hint = "run the cell again with ranking=complete"
+            raise DesaError(
+                "a lazy run keeps no complete rankings", where=f"fusion {digest[:12]}", hint=hint
+            )
         self.queries = self._table("queries", self.key.inputs["queries"])
         self.corpus = self._table("corpus", self.key.inputs["corpus"])
         self.qrels = self._table("qrels", self.key.inputs["qrels"])
@@ -71,9 +76,9 @@ class StoredFusion:
         for role, digest in self.key.inputs.items():
             if role.startswith("generation:"):
                 table = self._table("generation", digest)
-                found[role.removeprefix("generation:")] = table.filter(pl.col("query_id") == query)["texts"][
-                    0
-                ].to_list()
+                found[role.removeprefix("generation:")] = table.filter(pl.col("query_id") == query)[
+                    "texts"
+                ][0].to_list()
         return found
 
     def grades(self, query: str) -> dict[str, int]:
@@ -84,8 +89,10 @@ class StoredFusion:
     def _find(self, stage: str, digest: str) -> Key:
         entry = self.store.find(stage, digest)
         if entry is None or entry.key is None:
-            mend = "name the store of that run with store.root, or run the cell again"
-            raise DesaError(f"stage {stage} {digest[:12]} is not in the store", where="store.root", mend=mend)
+            hint = "name the store of that run with store.root, or run the cell again"
+            raise DesaError(
+                f"stage {stage} {digest[:12]} is not in the store", where="store.root", hint=hint
+            )
         return entry.key
 
     def _artifact(self, stage: str, digest: str) -> Artifact:
@@ -100,6 +107,10 @@ class StoredFusion:
         artifact = self._artifact("ranking", digest)
         edges = artifact.manifest()["layout"]["bounds"]
         part = int(np.searchsorted(edges, row, side="right")) - 1
-        lengths = pl.read_parquet(artifact.read_part(f"queries-{part:05d}.parquet"), glob=False)["length"].to_numpy()
+        lengths = pl.read_parquet(artifact.read_part(f"queries-{part:05d}.parquet"), glob=False)[
+            "length"
+        ].to_numpy()
         start, place = int(lengths[: row - edges[part]].sum()), row - edges[part]
-        return np.asarray(read_array(artifact, f"docs-{part:05d}.npy")[start : start + int(lengths[place])])
+        return np.asarray(
+            read_array(artifact, f"docs-{part:05d}.npy")[start : start + int(lengths[place])]
+        )

@@ -1,7 +1,8 @@
-"""One query's story as Markdown: its text, the generated passages, what moved in the fused top list, and why.
+"""One query's story as Markdown: its text, the generated passages, what moved in the fused top
+list, and why.
 
-"Why" is arithmetic: a document's place comes from weight/(kappa + rank) in each channel, so the change of these terms
-between Original and the method says which channel moved it.
+"Why" is arithmetic: a document's place comes from weight/(kappa + rank) in each channel, so the
+change of these terms between Original and the method says which channel moved it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,12 @@ USED = (("κ", "kappa"), ("encoder", "encoder"), ("generator", "generator"))
 class Story:
     """Two records of one query, Original's and a method's, with what the store knows of them."""
 
-    def __init__(self, before: Mapping[str, Any], after: Mapping[str, Any], stores: tuple[StoredFusion, StoredFusion]):
+    def __init__(
+        self,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
+        stores: tuple[StoredFusion, StoredFusion],
+    ):
         """`before` and `after` are rows of query records; `stores` belong to their fusion keys."""
         self.before, self.after = before, after
         self.query = str(after["query_id"])
@@ -43,7 +49,9 @@ class Story:
             "",
             f"> {_line(source.queries['text'][source.row(self.query)])}",
             "",
-            f"Draw {after['draw']}, " + ", ".join(f"{title} {markdown(after[name])}" for title, name in USED) + ".",
+            f"Draw {after['draw']}, "
+            + ", ".join(f"{title} {markdown(after[name])}" for title, name in USED)
+            + ".",
             "",
             *self._generated(),
             "## Before and after",
@@ -58,13 +66,21 @@ class Story:
         for kind in ("dense", "sparse"):
             own = [[ranking for ranking in side if ranking.kind == kind] for side in self.rankings]
             if any(own):
-                lines += [f"## {kind.capitalize()} rankings, top {SHOWN}", "", *self._side_by_side(*own), ""]
+                lines += [
+                    f"## {kind.capitalize()} rankings, top {SHOWN}",
+                    "",
+                    *self._side_by_side(*own),
+                    "",
+                ]
         lines += [f"## Fused rankings, top {before['k']}", "", *self._fused(), "", *self._judged()]
         return "\n".join(lines).rstrip() + "\n"
 
     def _generated(self) -> list[str]:
         if self.after["fallback"]:
-            return ["The generated text was invalid, so every channel built from it is Original's.", ""]
+            return [
+                "The generated text was invalid, so every channel built from it is Original's.",
+                "",
+            ]
         lines: list[str] = []
         for prompt, texts in self.sources[1].generated(self.query).items():
             used = self.after["n_refs"] if prompt == "references" else None
@@ -85,11 +101,15 @@ class Story:
         ):
             values = (self.before[column], self.after[column])
             if any(value is not None for value in values):
-                rows.append([title, *(ABSENT if value is None else form.format(value) for value in values)])
+                rows.append(
+                    [title, *(ABSENT if value is None else form.format(value) for value in values)]
+                )
         for kind in ("dense", "sparse"):
             ends = [self.before[f"{kind}_exhausted"], self.after[f"{kind}_exhausted"]]
             if any(ends):
-                rows.append([f"{kind} ranking read to its end", *("yes" if end else "no" for end in ends)])
+                rows.append(
+                    [f"{kind} ranking read to its end", *("yes" if end else "no" for end in ends)]
+                )
         return rows
 
     def _moved(self) -> list[str]:
@@ -98,7 +118,9 @@ class Story:
         ranks = [[(ranking, ranking.ranks()) for ranking in side] for side in self.rankings]
         rows = []
         for document in [*after, *(d for d in before if d not in after)]:
-            places = [top.index(document) + 1 if document in top else None for top in (before, after)]
+            places = [
+                top.index(document) + 1 if document in top else None for top in (before, after)
+            ]
             if places[0] == places[1]:
                 continue
             at = [_places(side, numbers[document]) for side in ranks]
@@ -108,24 +130,36 @@ class Story:
                     _place(places[1]),
                     self._name(document),
                     self._grade(document),
-                    *(f"{_ranks(at[0], kind)} → {_ranks(at[1], kind)}" for kind in ("dense", "sparse")),
+                    *(
+                        f"{_ranks(at[0], kind)} → {_ranks(at[1], kind)}"
+                        for kind in ("dense", "sparse")
+                    ),
                     self._why(at),
                     _line(self.texts[numbers[document]], SNIPPET),
                 ]
             )
         if not rows:
             return ["Nothing: both top lists are the same."]
-        return _table(["before", "after", "document", "grade", "dense rank", "sparse rank", "why", "text"], rows)
+        return _table(
+            ["before", "after", "document", "grade", "dense rank", "sparse rank", "why", "text"],
+            rows,
+        )
 
     def _why(self, at: Sequence[Sequence[tuple[Ranking, int | None]]]) -> str:
-        """Each kind's change of weight/(kappa + rank), the largest first; only for plain reciprocal rank fusion."""
+        """Each kind's change of weight/(kappa + rank), the largest first; only for plain reciprocal
+        rank fusion.
+        """
         if self.sources[1].key.params.get("fusion", "rrf") != "rrf":
             return ABSENT
         terms = [
             _terms(side, record, source)
-            for side, record, source in zip(at, (self.before, self.after), self.sources, strict=True)
+            for side, record, source in zip(
+                at, (self.before, self.after), self.sources, strict=True
+            )
         ]
-        changes = {kind: terms[1].get(kind, 0.0) - terms[0].get(kind, 0.0) for kind in ("dense", "sparse")}
+        changes = {
+            kind: terms[1].get(kind, 0.0) - terms[0].get(kind, 0.0) for kind in ("dense", "sparse")
+        }
         told = [
             f"{kind} {'lifts' if change > 0 else 'lowers'} it ({change:+.5f})".replace("-", "−")
             for kind, change in sorted(changes.items(), key=lambda item: -abs(item[1]))
@@ -138,10 +172,19 @@ class Story:
         columns = [(f"Original: {markdown(ranking.name)}", ranking) for ranking in before]
         columns += [(f"{method}: {markdown(ranking.name)}", ranking) for ranking in after]
         rows = [
-            [str(place + 1), *(self._name(self.ids[r.docs[place]]) if place < len(r.docs) else "" for _, r in columns)]
+            [
+                str(place + 1),
+                *(
+                    self._name(self.ids[r.docs[place]]) if place < len(r.docs) else ""
+                    for _, r in columns
+                ),
+            ]
             for place in range(min(SHOWN, max(len(ranking.docs) for _, ranking in columns)))
         ]
-        return _table(["rank", *(f"{title} ({len(ranking.docs)} documents)" for title, ranking in columns)], rows)
+        return _table(
+            ["rank", *(f"{title} ({len(ranking.docs)} documents)" for title, ranking in columns)],
+            rows,
+        )
 
     def _fused(self) -> list[str]:
         tops = [list(record["top"]) for record in (self.before, self.after)]
@@ -168,7 +211,9 @@ class Story:
         return str(self.grades.get(document, "")) or " "
 
 
-def _places(side: Sequence[tuple[Ranking, Mapping[int, int]]], number: int) -> list[tuple[Ranking, int | None]]:
+def _places(
+    side: Sequence[tuple[Ranking, Mapping[int, int]]], number: int
+) -> list[tuple[Ranking, int | None]]:
     return [(ranking, ranks.get(number)) for ranking, ranks in side]
 
 
@@ -181,12 +226,17 @@ def _terms(
     sums: dict[str, float] = {}
     for (ranking, rank), weight in zip(at, weights, strict=True):
         if rank is not None and (prefix is None or rank <= prefix):
-            sums[ranking.kind] = sums.get(ranking.kind, 0.0) + float(Fraction(str(weight)) / (kappa + rank))
+            sums[ranking.kind] = sums.get(ranking.kind, 0.0) + float(
+                Fraction(str(weight)) / (kappa + rank)
+            )
     return sums
 
 
 def _ranks(at: Sequence[tuple[Ranking, int | None]], kind: str) -> str:
-    return "/".join(str(rank) if rank else "absent" for ranking, rank in at if ranking.kind == kind) or ABSENT
+    return (
+        "/".join(str(rank) if rank else "absent" for ranking, rank in at if ranking.kind == kind)
+        or ABSENT
+    )
 
 
 def _place(place: int | None) -> str:

@@ -1,8 +1,10 @@
-"""A small SVG writer: axes, scales and shapes whose colours follow the reader's light or dark setting.
+"""A small SVG writer: axes, scales and shapes whose colours follow the reader's light or dark
+setting.
 
-Written here because figures must be byte-identical for equal numbers, carry a hover text on every mark, and restyle
-themselves in a page; plotting libraries embed dates or random ids, or need a script from another host. Coordinates are
-in pixels of the view box, numbers are printed to two decimals.
+Written here because figures must be byte-identical for equal numbers, carry a hover text on every
+mark, and restyle themselves in a page; plotting libraries embed dates or random ids, or need a
+script from another host. Coordinates are in pixels of the view box, numbers are printed to two
+decimals.
 """
 
 import math
@@ -39,7 +41,9 @@ class Scale:
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1,) if len(powers) > 4 else (1, 2, 5)
-            found = [t for p in powers for s in steps if self.low <= (t := s * 10.0**p) <= self.high]
+            found = [
+                t for p in powers for s in steps if self.low <= (t := s * 10.0**p) <= self.high
+            ]
             if len(found) > 2:
                 return found
         rough = (self.high - self.low) / count or 1
@@ -49,7 +53,9 @@ class Scale:
         return [n * step for n in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
-def padded(values: Sequence[float], share: float = 0.06, *, zero: bool = False) -> tuple[float, float]:
+def padded(
+    values: Sequence[float], share: float = 0.06, *, zero: bool = False
+) -> tuple[float, float]:
     """The range of the values with room at both ends; `zero` brings 0 into it."""
     low, high = min(values), max(values)
     if zero:
@@ -59,20 +65,34 @@ def padded(values: Sequence[float], share: float = 0.06, *, zero: bool = False) 
 
 
 class Svg:
-    """A drawing. Shapes take CSS classes of `assets/figure.css`, and `tip`, the text shown on hover."""
+    """A drawing. Shapes take CSS classes of `assets/figure.css`, and `tip`, the text shown on
+    hover.
+    """
 
     def __init__(self, width: int, height: int, title: str):
         self.width, self.height, self.title = width, height, title
         self.parts: list[str] = []
 
-    def _add(self, tag: str, attributes: dict[str, object], css: str, tip: str, text: str = "") -> None:
-        shown = "".join(f' {k.replace("_", "-")}="{html(_number(v))}"' for k, v in attributes.items())
+    def _add(
+        self, tag: str, attributes: dict[str, object], css: str, tip: str, text: str = ""
+    ) -> None:
+        shown = "".join(
+            f' {k.replace("_", "-")}="{html(_number(v))}"' for k, v in attributes.items()
+        )
         inner = f"<title>{html(tip)}</title>" if tip else ""
         inner += html(text)
-        self.parts.append(f'<{tag} class="{css}"{shown}>{inner}</{tag}>' if inner else f'<{tag} class="{css}"{shown}/>')
+        self.parts.append(
+            f'<{tag} class="{css}"{shown}>{inner}</{tag}>'
+            if inner
+            else f'<{tag} class="{css}"{shown}/>'
+        )
 
-    def rect(self, x: float, y: float, width: float, height: float, css: str, tip: str = "") -> None:
-        self._add("rect", {"x": x, "y": y, "width": max(width, 0), "height": max(height, 0)}, css, tip)
+    def rect(
+        self, x: float, y: float, width: float, height: float, css: str, tip: str = ""
+    ) -> None:
+        self._add(
+            "rect", {"x": x, "y": y, "width": max(width, 0), "height": max(height, 0)}, css, tip
+        )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, css: str, tip: str = "") -> None:
         self._add("line", {"x1": x1, "y1": y1, "x2": x2, "y2": y2}, css, tip)
@@ -80,15 +100,33 @@ class Svg:
     def circle(self, x: float, y: float, radius: float, css: str, tip: str = "") -> None:
         self._add("circle", {"cx": x, "cy": y, "r": radius}, css, tip)
 
-    def path(self, points: Sequence[tuple[float, float]], css: str, *, closed: bool = False) -> None:
+    def path(
+        self, points: Sequence[tuple[float, float]], css: str, *, closed: bool = False
+    ) -> None:
         steps = " L".join(f"{_number(x)} {_number(y)}" for x, y in points)
         self._add("path", {"d": f"M{steps}{' Z' if closed else ''}"}, css, "")
 
-    def text(self, x: float, y: float, text: str, css: str = "label", anchor: str = "start", turn: int = 0) -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        css: str = "label",
+        anchor: str = "start",
+        turn: int = 0,
+    ) -> None:
         turned = {"transform": f"rotate({turn} {_number(x)} {_number(y)})"} if turn else {}
         self._add("text", {"x": x, "y": y, "text_anchor": anchor, **turned}, css, "", text)
 
-    def axes(self, x: Scale, y: Scale, x_title: str, y_title: str, *, x_ticks: Sequence[float] | None = None) -> None:
+    def axes(
+        self,
+        x: Scale,
+        y: Scale,
+        x_title: str,
+        y_title: str,
+        *,
+        x_ticks: Sequence[float] | None = None,
+    ) -> None:
         """Grid, tick labels and titles of one panel; the scales' pixels are its frame."""
         bottom, left = max(y.start, y.stop), min(x.start, x.stop)
         for tick in y.ticks():
@@ -104,10 +142,15 @@ class Svg:
     def render(self, *, standalone: bool) -> str:
         """The `<svg>` element; a standalone file brings its style sheet and background along."""
         style = f"<style>{asset('figure.css')}</style>" if standalone else ""
-        paper = f'<rect class="paper" width="{self.width}" height="{self.height}"/>' if standalone else ""
+        paper = (
+            f'<rect class="paper" width="{self.width}" height="{self.height}"/>'
+            if standalone
+            else ""
+        )
         head = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="fig" viewBox="0 0 {self.width} {self.height}" '
-            f'width="{self.width}" height="{self.height}" role="img" aria-label="{html(self.title)}">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="fig" viewBox="0 0 {self.width}'
+            f' {self.height}" width="{self.width}" height="{self.height}" role="img"'
+            f' aria-label="{html(self.title)}">'
         )
         return head + style + paper + "".join(self.parts) + "</svg>"
 

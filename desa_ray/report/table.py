@@ -1,7 +1,8 @@
-"""A table as data: columns with a format, rows with raw values and what they are about; renderers know the rest.
+"""A table as data: columns with a format, rows with raw values and what they are about; renderers
+know the rest.
 
-Values stay unrounded until they are shown, so that CSV and parquet carry them whole. A value is text, a number, an
-interval (two numbers), or None where there is none.
+Values stay unrounded until they are shown, so that CSV and parquet carry them whole. A value is
+text, a number, an interval (two numbers), or None where there is none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ Value = str | int | float | tuple[float, float] | None
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `form` is a format of one number (or of each end of an interval); without it values are text.
+    """One column. `form` is a format of one number (or of each end of an interval); without it
+    values are text.
 
     Attributes:
         better: which end of the column is marked as best, if any.
@@ -44,12 +46,17 @@ class Column:
 def _print(number: float, form: str) -> str:
     """A number with a real minus sign, and none before a zero."""
     text = form.format(number)
-    return text.replace("-", "−") if any(digit in text for digit in "123456789") else text.removeprefix("-")
+    return (
+        text.replace("-", "−")
+        if any(digit in text for digit in "123456789")
+        else text.removeprefix("-")
+    )
 
 
 @dataclass(frozen=True)
 class Row:
-    """Values by column key, and what the row is about: data set, method, comparator, outcome, ... by name.
+    """Values by column key, and what the row is about: data set, method, comparator, outcome, ...
+    by name.
 
     `forms` replaces a column's format where the row's unit wants another.
     """
@@ -61,7 +68,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is its file name and anchor; `notes` stand below it; a `detail` is not printed to the terminal."""
+    """`name` is its file name and anchor; `notes` stand below it; a `detail` is not printed to the
+    terminal.
+    """
 
     name: str
     title: str
@@ -72,10 +81,15 @@ class Table:
 
     def shown(self) -> list[list[str]]:
         """Every cell in print."""
-        return [[c.show(row.values.get(c.key), row.forms.get(c.key)) for c in self.columns] for row in self.rows]
+        return [
+            [c.show(row.values.get(c.key), row.forms.get(c.key)) for c in self.columns]
+            for row in self.rows
+        ]
 
     def marks(self) -> list[list[str]]:
-        """`best`, `second` or nothing for every cell; equal values share a mark, unmarked where all are equal."""
+        """`best`, `second` or nothing for every cell; equal values share a mark, unmarked where all
+        are equal.
+        """
         marks = [["" for _ in self.columns] for _ in self.rows]
         for c, column in enumerate(self.columns):
             values = [row.values.get(column.key) for row in self.rows]
@@ -95,7 +109,9 @@ class Table:
             values = [row.values.get(column.key) for row in self.rows]
             if any(isinstance(value, tuple) for value in values):
                 for end, suffix in enumerate(("low", "high")):
-                    series[f"{column.key}_{suffix}"] = [v[end] if isinstance(v, tuple) else None for v in values]
+                    series[f"{column.key}_{suffix}"] = [
+                        v[end] if isinstance(v, tuple) else None for v in values
+                    ]
             elif column.form is not None and any(isinstance(value, str) for value in values):
                 series[column.key] = [column.show(value) for value in values]
             else:

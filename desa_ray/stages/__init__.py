@@ -1,1 +1,3 @@
-"""The kinds of stages, one file each: name, version, parameters, schema, shards, run, size, memory, metrics."""
+"""The kinds of stages, one file each: name, version, parameters, schema, shards, run, size, memory,
+metrics.
+"""

@@ -1,7 +1,9 @@
-"""The collection in the store: three artifacts addressed by their own content, and readers for workers.
+"""The collection in the store: three artifacts addressed by their own content, and readers for
+workers.
 
-Whatever a collection came from (folder, zip, hub, demo), its corpus, queries and judgments are keyed by the hash of
-their rows. Thus a corpus keeps its vectors when only its judgments change, and a zip and its folder are one corpus.
+Whatever a collection came from (folder, zip, hub, demo), its corpus, queries and judgments are
+keyed by the hash of their rows. Thus a corpus keeps its vectors when only its judgments change, and
+a zip and its folder are one corpus.
 """
 
 from collections.abc import Mapping
@@ -25,7 +27,11 @@ DOCUMENTS = pl.Schema({"id": pl.String, "text": pl.String})
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 ROWS_A_PART = 65_536
 PART = "part-{}.parquet"
-TABLES = {"corpus": "documents", "queries": "queries", "qrels": "qrels"}  # stage -> attribute of a `Collection`
+TABLES = {
+    "corpus": "documents",
+    "queries": "queries",
+    "qrels": "qrels",
+}  # stage -> attribute of a `Collection`
 
 
 @lru_cache(maxsize=2)
@@ -34,8 +40,10 @@ def _loaded(config: DatasetConfig, data_home: str) -> Collection:
 
 
 def _changed(config: DatasetConfig) -> DesaError:
-    mend = "run again when nothing writes to it any more"
-    return DesaError("its files changed while they were read", where=f"dataset {config.name}", mend=mend)
+    hint = "run again when nothing writes to it any more"
+    return DesaError(
+        "its files changed while they were read", where=f"dataset {config.name}", hint=hint
+    )
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,9 @@ class TableWork(Work):
     pool: None = None
 
     def _frame(self, stage: Stage) -> pl.DataFrame:
-        """The table whose content the stage is named after; refused where the source has another one by now."""
+        """The table whose content the stage is named after; refused where the source has another
+        one by now.
+        """
         name = {attribute: f"{stage}_hash" for stage, attribute in TABLES.items()}[self.table]
         found = _loaded(self.config, self.data_home)
         if getattr(found, name) != stage.params["content"]:  # kept from before the source changed
@@ -66,7 +76,9 @@ class TableWork(Work):
 
     def run(self, engine: None, stage: Stage, shard: Shard) -> None:
         rows = self._frame(stage)[shard.start : shard.stop]
-        write_table(stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
+        write_table(
+            stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS
+        )
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished(stage.params["content"], {"rows": layout["bounds"][-1]})
@@ -74,7 +86,9 @@ class TableWork(Work):
 
 @dataclass(frozen=True)
 class CollectionWork(Work):
-    """Remembers what a source contained, so that an unchanged source is not parsed and validated again."""
+    """Remembers what a source contained, so that an unchanged source is not parsed and validated
+    again.
+    """
 
     config: DatasetConfig
     data_home: str
@@ -93,7 +107,10 @@ class CollectionWork(Work):
         _loaded.cache_clear()  # of what the source was before
         found = _loaded(self.config, self.data_home)
         reread = self.config.kind == "ir_datasets"  # its fingerprint takes reading all of it
-        if not reread and fingerprint(self.config, data_home=Path(self.data_home)) != stage.params["source"]:
+        if (
+            not reread
+            and fingerprint(self.config, data_home=Path(self.data_home)) != stage.params["source"]
+        ):
             raise _changed(self.config)
         sizes, hashes = tables_record(found)
         return Finished(stage.key.digest, {**sizes, **found.counts}, {"tables": hashes})
@@ -102,7 +119,11 @@ class CollectionWork(Work):
 def tables_record(found: Collection) -> tuple[dict[str, int], dict[str, str]]:
     """What a record keeps of a collection: the sizes of its tables, and their hashes by stage."""
     sizes = {attribute: getattr(found, attribute).height for attribute in TABLES.values()}
-    return sizes, {"corpus": found.corpus_hash, "queries": found.queries_hash, "qrels": found.qrels_hash}
+    return sizes, {
+        "corpus": found.corpus_hash,
+        "queries": found.queries_hash,
+        "qrels": found.qrels_hash,
+    }
 
 
 @dataclass(frozen=True)
@@ -145,11 +166,15 @@ def collection_stages(
         params = {"content": record["meta"]["tables"][stage]}
         return Stage(store, stage, 1, params, work, label=config.name)
 
-    return CollectionStages(config.name, table("corpus"), table("queries"), table("qrels"), record["counts"])
+    return CollectionStages(
+        config.name, table("corpus"), table("queries"), table("qrels"), record["counts"]
+    )
 
 
 def documents_behind(stage: Stage) -> int | None:
-    """Documents of the corpus that a stage works on, found along its inputs; None where it is not stored."""
+    """Documents of the corpus that a stage works on, found along its inputs; None where it is not
+    stored.
+    """
     waiting = [stage]
     while waiting:
         found = waiting.pop(0)

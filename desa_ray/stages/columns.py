@@ -1,4 +1,6 @@
-"""Columns of lists from flat values: polars takes Python's lists one at a time, Arrow takes where they begin."""
+"""Columns of lists from flat values: polars takes Python's lists one at a time, Arrow takes where
+they begin.
+"""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -14,20 +16,28 @@ from desa_ray.store.content import OLDEST
 
 
 def edges(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """int64 [n + 1]: where each of n lists begins in all of them together, and where the last one ends."""
+    """int64 [n + 1]: where each of n lists begins in all of them together, and where the last one
+    ends.
+    """
     return np.cumsum([0, *sizes])
 
 
 def list_column(flat: pl.Series, starts: NDArray[np.int64]) -> pl.Series:
     """The values as lists; `starts` as from `edges`."""
     values: Any = flat.to_arrow(compat_level=OLDEST)
-    offsets = pa.Array.from_buffers(pa.int64(), starts.size, [None, pa.py_buffer(starts)])  # pa.array imports pandas
+    offsets = pa.Array.from_buffers(
+        pa.int64(), starts.size, [None, pa.py_buffer(starts)]
+    )  # pa.array imports pandas
     return pl.Series(pa.LargeListArray.from_arrays(offsets, values))
 
 
 def frame_of(columns: dict[str, list[Any]], schema: pl.Schema) -> pl.DataFrame:
-    """A frame of one Python list a column, in the schema's order. Raises TypeError for a value of another type."""
-    return pl.DataFrame({name: _column(columns[name], dtype) for name, dtype in schema.items()}, schema, strict=True)
+    """A frame of one Python list a column, in the schema's order. Raises TypeError for a value of
+    another type.
+    """
+    return pl.DataFrame(
+        {name: _column(columns[name], dtype) for name, dtype in schema.items()}, schema, strict=True
+    )
 
 
 def _column(values: list[Any], dtype: DataType | DataTypeClass) -> pl.Series:

@@ -1,4 +1,6 @@
-"""Dense rankings: the operator's query vectors, exact scores against every document, complete order."""
+"""Dense rankings: the operator's query vectors, exact scores against every document, complete
+order.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -55,14 +57,22 @@ def corpus_size(vectors: Stage) -> int:
     return vectors.stored_layout()["bounds"][-1]
 
 
-def dense_queries(engine: WorkerCache, stage: Stage, rows: Sequence[int]) -> tuple[np.ndarray, list[float | None]]:
-    """Expanded query vectors float32 [rows, D] and the operator's angles; a fallback is the original query."""
+def dense_queries(
+    engine: WorkerCache, stage: Stage, rows: Sequence[int]
+) -> tuple[np.ndarray, list[float | None]]:
+    """Expanded query vectors float32 [rows, D] and the operator's angles; a fallback is the
+    original query.
+    """
     operator = DENSE_OPERATORS[stage.params["operator"]]
     given: dict[str, np.ndarray] = {}
     for source in {"query", *operator.texts}:
         text_stage = stage.inputs[source]
-        vectors = engine.get(text_stage.key.digest, lambda text_stage=text_stage: text_vectors(text_stage))
-        given[source] = vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
+        vectors = engine.get(
+            text_stage.key.digest, lambda text_stage=text_stage: text_vectors(text_stage)
+        )
+        given[source] = (
+            vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
+        )
     expanded, diagnostics = operator.function(given, **options(stage))
     all_fell_back = fallbacks(engine, stage)
     fell_back = np.array([all_fell_back[row] for row in rows], bool)
@@ -80,10 +90,11 @@ def dense_scores(
     start: int = 0,
     stop: int | None = None,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (first document, float32 scores [queries, n]) for blocks of the documents start..stop, in their order.
+    """Yields (first document, float32 scores [queries, n]) for blocks of the documents start..stop,
+    in their order.
 
-    Vectors stream past a shard at a time; a corpus whose prepared vectors take less than half of the budget stays
-    prepared in the worker. `start` and `stop` lie on the edges of vector shards.
+    Vectors stream past a shard at a time; a corpus whose prepared vectors take less than half of
+    the budget stays prepared in the worker. `start` and `stop` lie on the edges of vector shards.
     """
     vectors = stage.inputs["vectors"]
     shards = vectors.stored_shards()
@@ -96,7 +107,9 @@ def dense_scores(
     for part in shards:
         if part.start < start or part.stop > (stop or part.stop):
             continue
-        pieces: Iterable[tuple[int, Any]] = kept.get(part.number) or _pieces(gemm, vectors, part, block)
+        pieces: Iterable[tuple[int, Any]] = kept.get(part.number) or _pieces(
+            gemm, vectors, part, block
+        )
         if keep:
             pieces = kept[part.number] = list(pieces)
         for first, piece in pieces:

@@ -65,7 +65,9 @@ class DocumentVectorsWork(Work):
         yield Count("documents_encoded", rows, {})
 
 
-def document_vectors_stage(corpus: Stage, encoder: Mapping[str, Any], work: DocumentVectorsWork, label: str) -> Stage:
+def document_vectors_stage(
+    corpus: Stage, encoder: Mapping[str, Any], work: DocumentVectorsWork, label: str
+) -> Stage:
     """The vectors of a corpus under an encoder's identity."""
     params = {"encoder": encoder}
     return Stage(corpus.store, "vectors", 1, params, work, {"corpus": corpus}, label)

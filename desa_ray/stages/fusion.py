@@ -1,7 +1,7 @@
 """Fusion and replay of one method and draw: a record a query, and the head of its fused run.
 
-Reads complete rankings, computes the exact fused order, the certification depths, the effectiveness and the diagnostics
-that need whole rankings. It is the only stage that knows kappa and weights.
+Reads complete rankings, computes the exact fused order, the certification depths, the effectiveness
+and the diagnostics that need whole rankings. It is the only stage that knows kappa and weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,8 @@ FUSED = {
     "dense_exhausted": pl.Boolean,
     "sparse_exhausted": pl.Boolean,
     "dense_angle_deg": pl.Float64,
-    # against the Original sparse ranking; null without one sparse channel of a method with text, and for fallbacks
+    # against the Original sparse ranking; null without one sparse channel of a method with text,
+    # and for fallbacks
     "turnover": pl.Float64,
     "rr_change": pl.Float64,  # also null where no relevant document stands in both rankings
     "support_retained": pl.Float64,
@@ -54,7 +55,9 @@ FUSED = {
     "fallback": pl.Boolean,
     "top": pl.List(pl.String),
     "ranking_hashes": pl.List(pl.String),
-    "generation_hash": pl.String,  # several prompts: their hashes, divided by commas, in the order of the channels
+    "generation_hash": (
+        pl.String
+    ),  # several prompts: their hashes, divided by commas, in the order of the channels
     "replay_hash": pl.String,
 }
 FUSED_DOCUMENTS = 1 << 20  # what a shard of more than `shard_queries` queries may fuse
@@ -63,7 +66,9 @@ RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 
 
 def fused_schema(measures: list[str]) -> pl.Schema:
-    """Columns of a fused-record table: the fixed ones, then one Float64 a measure (null: no positive judgment)."""
+    """Columns of a fused-record table: the fixed ones, then one Float64 a measure (null: no
+    positive judgment).
+    """
     return pl.Schema({**FUSED, **{metric_name(measure): pl.Float64() for measure in measures}})
 
 
@@ -71,8 +76,9 @@ def fused_schema(measures: list[str]) -> pl.Schema:
 class FusionWork(Work):
     """Fuses, replays and evaluates.
 
-    Inputs: one ranking a channel, `channel:NAME`; one generation a prompt, `generation:PROMPT`; `queries`, `corpus`,
-    `qrels`; and `original_sparse`, the ranking that the mechanism diagnostics compare with, where they mean something.
+    Inputs: one ranking a channel, `channel:NAME`; one generation a prompt, `generation:PROMPT`;
+    `queries`, `corpus`, `qrels`; and `original_sparse`, the ranking that the mechanism diagnostics
+    compare with, where they mean something.
     """
 
     pool: Pool
@@ -84,7 +90,9 @@ class FusionWork(Work):
         return {"bounds": bounds(queries_in(stage), self.queries_per_shard(documents))}
 
     def queries_per_shard(self, documents: int) -> int:
-        """A query of a small collection takes a millisecond: more of them make a shard worth its files."""
+        """A query of a small collection takes a millisecond: more of them make a shard worth its
+        files.
+        """
         fitting = FUSED_DOCUMENTS // max(1, documents)
         return max(self.shard_queries, min(MOST_JOINED * self.shard_queries, fitting))
 
@@ -98,7 +106,11 @@ class FusionWork(Work):
         queries = inputs.queries[shard.start : shard.stop]
         fused = self.fuse(inputs, rows, queries)
         needed = depth_needed(params["measures"])
-        names = iter(inputs.names([own for one in fused for own in (one.replayed.topk, one.head[:needed], *one.tops)]))
+        names = iter(
+            inputs.names(
+                [own for one in fused for own in (one.replayed.topk, one.head[:needed], *one.tops)]
+            )
+        )
         records: list[dict[str, Any]] = []
         heads: dict[str, list[str]] = {}
         cut_tops: list[list[list[str]]] = []  # a query, a cutoff
@@ -107,18 +119,29 @@ class FusionWork(Work):
             assert same, f"certified and complete top differ for query {query}"
             top, heads[query] = next(names), next(names)
             cut_tops.append([next(names) for _ in one.tops])
-            records.append({**one.record, "top": top, "cut_same_top": [own == top for own in cut_tops[-1]]})
+            records.append(
+                {**one.record, "top": top, "cut_same_top": [own == top for own in cut_tops[-1]]}
+            )
         grades = {query: inputs.grades[query] for query in queries if query in inputs.grades}
         values = scored(grades, heads, params["measures"])
         cut_values = cut_scores(queries, cut_tops, grades)
         for record, of_cutoffs in zip(records, cut_values, strict=True):
             query = record["query_id"]
-            record |= {metric_name(measure): values.get((query, measure)) for measure in params["measures"]}
+            record |= {
+                metric_name(measure): values.get((query, measure)) for measure in params["measures"]
+            }
             record |= of_cutoffs
         schema = fused_schema(params["measures"])
-        frame = frame_of({name: [record.get(name) for record in records] for name in schema}, schema)
+        frame = frame_of(
+            {name: [record.get(name) for record in records] for name in schema}, schema
+        )
         docs = inputs.listed([one.head[: params["run_depth"]] for one in fused])
-        write_table(stage.artifact, shard.parts[0], pl.DataFrame({"query_id": queries, "docs": docs}, RUN), RUN)
+        write_table(
+            stage.artifact,
+            shard.parts[0],
+            pl.DataFrame({"query_id": queries, "docs": docs}, RUN),
+            RUN,
+        )
         write_table(stage.artifact, shard.parts[1], frame, schema)
 
     def fuse(self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]) -> list["Fused"]:
@@ -150,8 +173,9 @@ class FusionWork(Work):
         return self.queries_per_shard(rows["corpus"])
 
     def worker_bytes(self, stage: Stage, queries: int) -> int | None:
-        """For one query: ranks of every document in every channel, its score and a mark, for the replay, and for the
-        fusion once more where it is complete. Rankings themselves are mapped from the disk.
+        """For one query: ranks of every document in every channel, its score and a mark, for the
+        replay, and for the fusion once more where it is complete. Rankings themselves are mapped
+        from the disk.
         """
         documents = documents_behind(stage)
         if documents is None:
@@ -180,7 +204,8 @@ def fusion_stage(
     Args:
         channels: the ranking (or prefix) stage of each channel by name.
         generations: the texts of each prompt that the channels are built from.
-        original_sparse: the ranking that the mechanism diagnostics compare with, where they mean something.
+        original_sparse: the ranking that the mechanism diagnostics compare with, where they mean
+            something.
     """
     inputs = {
         "queries": collection.queries,
@@ -196,7 +221,9 @@ def fusion_stage(
 
 @dataclass(frozen=True)
 class Fused:
-    """One query: its record so far, and the orders whose ids are looked up for all queries of a shard together."""
+    """One query: its record so far, and the orders whose ids are looked up for all queries of a
+    shard together.
+    """
 
     record: dict[str, Any]
     replayed: Replay
@@ -214,11 +241,15 @@ def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
     replayed = fusion.replay(channels, weighed.weights, kappa, k)
     record = query_record(inputs, row, query, weighed, replayed)
     record["ranking_hashes"] = [info["hash"] for info in weighed.infos]
-    sparse = [ranking for ranking, kind in zip(complete, weighed.kinds, strict=True) if kind == "sparse"]
+    sparse = [
+        ranking for ranking, kind in zip(complete, weighed.kinds, strict=True) if kind == "sparse"
+    ]
     if inputs.original_sparse is not None and not record["fallback"]:
         original = inputs.original_sparse.docs(row)
         record["turnover"] = turnover(sparse[0], original)
-        record["rr_change"] = rr_change(sparse[0], original, inputs.relevant.get(query, np.empty(0, np.int32)))
+        record["rr_change"] = rr_change(
+            sparse[0], original, inputs.relevant.get(query, np.empty(0, np.int32))
+        )
         record["support_retained"] = support_retained(sparse[0], original)
     needed = depth_needed(params["measures"])
     depth = None if needed is None else max(needed, params["run_depth"], k)
@@ -226,7 +257,9 @@ def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
     return Fused(record, replayed, head, tops)
 
 
-def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replayed: Replay) -> dict[str, Any]:
+def query_record(
+    inputs: Inputs, row: int, query: str, weighed: Weighed, replayed: Replay
+) -> dict[str, Any]:
     """The columns that need no complete ranking."""
     kinds, lengths = weighed.kinds, weighed.cut_lengths
     depths, exhausted = [0] * len(lengths), [length == 0 for length in lengths]
@@ -240,7 +273,9 @@ def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replaye
         "lengths": lengths,
         "steps": replayed.steps,
         "depth_total": sum(depths),
-        "dense_angle_deg": next((i["angle_deg"] for i in weighed.infos if i["angle_deg"] is not None), None),
+        "dense_angle_deg": next(
+            (i["angle_deg"] for i in weighed.infos if i["angle_deg"] is not None), None
+        ),
         "cutoffs": inputs.params["cutoffs"],
         "fallback": any(fallback[row] for fallback in inputs.fallbacks),
         "generation_hash": ",".join(hashes[row] for hashes in inputs.text_hashes) or None,
@@ -251,7 +286,9 @@ def query_record(inputs: Inputs, row: int, query: str, weighed: Weighed, replaye
         record[f"depth_{kind}"] = sum(depths[c] for c in own) if own else None
         record[f"{kind}_exhausted"] = all(exhausted[c] for c in own) if own else None
     # With several sparse channels the expanded one holds the others' support.
-    support = [length for length, kind in zip(weighed.lengths, kinds, strict=True) if kind == "sparse"]
+    support = [
+        length for length, kind in zip(weighed.lengths, kinds, strict=True) if kind == "sparse"
+    ]
     record["sparse_support"] = max(support) if support else None
     return record
 

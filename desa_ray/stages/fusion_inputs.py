@@ -1,4 +1,6 @@
-"""What a fusion stage reads: rankings, texts, ids and judgments, each once per worker; and one query's weights."""
+"""What a fusion stage reads: rankings, texts, ids and judgments, each once per worker; and one
+query's weights.
+"""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -28,21 +30,30 @@ class Inputs:
         self.cache, self.params = cache, stage.params
         corpus, queries, qrels = (stage.inputs[role] for role in ("corpus", "queries", "qrels"))
         self.ids: pl.Series = cache.get(f"ids {corpus.key.digest}", lambda: read_rows(corpus)["id"])
-        self.queries: list[str] = cache.get(f"ids {queries.key.digest}", lambda: list(read_rows(queries)["id"]))
+        self.queries: list[str] = cache.get(
+            f"ids {queries.key.digest}", lambda: list(read_rows(queries)["id"])
+        )
         self.qrels: pl.DataFrame = cache.get(f"qrels {qrels.key.digest}", lambda: read_rows(qrels))
         self.grades: Mapping[str, dict[str, int]] = cache.get(
-            f"grades {qrels.key.digest} {queries.key.digest}", lambda: positive_grades(self.qrels, self.queries)
+            f"grades {qrels.key.digest} {queries.key.digest}",
+            lambda: positive_grades(self.qrels, self.queries),
         )
         self.relevant: Mapping[str, Numbers] = cache.get(
-            f"relevant {qrels.key.digest} {corpus.key.digest}", lambda: _relevant(self.qrels, self.ids)
+            f"relevant {qrels.key.digest} {corpus.key.digest}",
+            lambda: _relevant(self.qrels, self.ids),
         )
-        channels = [stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]]
+        channels = [
+            stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]
+        ]
         self.channels = channels
         self.rankings = [opened(cache, channel) for channel in channels]
         original = stage.inputs.get("original_sparse")
         self.original_sparse = opened(cache, original) if original is not None else None
         texts = [source for role, source in stage.inputs.items() if role.startswith("generation:")]
-        records = [cache.get(f"text {t.key.digest}", lambda t=t: read_generations(t).records) for t in texts]
+        records = [
+            cache.get(f"text {t.key.digest}", lambda t=t: read_generations(t).records)
+            for t in texts
+        ]
         self.fallbacks: list[list[bool]] = [table["fallback"].to_list() for table in records]
         self.text_hashes: list[list[str]] = [table["text_hash"].to_list() for table in records]
 
@@ -67,11 +78,13 @@ def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:
 
 
 class Weighed:
-    """The channels of one query with their exact weights; channels of weight 0 are left out of the fusion.
+    """The channels of one query with their exact weights; channels of weight 0 are left out of the
+    fusion.
 
     Attributes:
         infos: what the ranking stages tell about the query, a channel each.
-        lengths: how long the channels' rankings are; `cut_lengths`, how much of them a method's `prefix` leaves.
+        lengths: how long the channels' rankings are; `cut_lengths`, how much of them a method's
+            `prefix` leaves.
         all_weights: one a channel; `weights`, those above 0.
     """
 
@@ -82,7 +95,9 @@ class Weighed:
         self.lengths = [info["length"] for info in self.infos]
         self.cut_lengths = [min(own, params["prefix"] or own) for own in self.lengths]
         if params["weighting"] == "confidence":
-            self.all_weights = confidence_weights([margin(info["score_1"], info["score_2"]) for info in self.infos])
+            self.all_weights = confidence_weights(
+                [margin(info["score_1"], info["score_2"]) for info in self.infos]
+            )
         else:
             self.all_weights = [Fraction(channel["weight"]) for channel in params["channels"]]
         self.places = [c for c, weight in enumerate(self.all_weights) if weight > 0]

@@ -1,7 +1,9 @@
-"""Generated texts in the store: one artifact a (queries, prompt, generator, draw), rows in query order.
+"""Generated texts in the store: one artifact a (queries, prompt, generator, draw), rows in query
+order.
 
-A stored output is the record: whatever made it (a recording, an engine), later stages read it here and nothing is ever
-generated twice. Draws are separate artifacts, so that a run with more draws keeps those it has.
+A stored output is the record: whatever made it (a recording, an engine), later stages read it here
+and nothing is ever generated twice. Draws are separate artifacts, so that a run with more draws
+keeps those it has.
 """
 
 import re
@@ -37,7 +39,9 @@ def recorded(
     draws: int,
     strict: bool,
 ) -> RecordedGenerations:
-    """The validated rows of a recording. `content`, the file's hash, only keeps the cache honest."""
+    """The validated rows of a recording. `content`, the file's hash, only keeps the
+    cache honest.
+    """
     del content
     return read_recorded(
         Path(folder),
@@ -51,7 +55,9 @@ def recorded(
 
 
 class GenerationWork(Work):
-    """What recorded and live generation share: how large they are, and what their records amount to."""
+    """What recorded and live generation share: how large they are, and what their records amount
+    to.
+    """
 
     unit = "queries"
 
@@ -86,12 +92,16 @@ class GenerationWork(Work):
             yield Count("generation_requests", requests, labels)
             yield Count("generation_retries", retries, labels)
             for kind in ("prompt", "completion"):
-                yield Count("tokens", int(records[f"{kind}_tokens"].sum()), {**labels, "kind": kind})
+                yield Count(
+                    "tokens", int(records[f"{kind}_tokens"].sum()), {**labels, "kind": kind}
+                )
 
 
 @dataclass(frozen=True)
 class RecordedWork(GenerationWork):
-    """Takes one draw of a recording into the store. `draws` only says how many to validate in one reading."""
+    """Takes one draw of a recording into the store. `draws` only says how many to validate in one
+    reading.
+    """
 
     folder: str
     dataset: str
@@ -123,16 +133,22 @@ class RecordedWork(GenerationWork):
         """The rows of the stage's draw, in query order."""
         rows = self.read(stage).records.filter(pl.col("draw") == stage.params["draw"])
         order = pl.DataFrame({"query_id": read_rows(stage.inputs["queries"])["id"]})
-        return order.join(rows, on="query_id", how="left", maintain_order="left").select(GENERATION_SCHEMA.names())
+        return order.join(rows, on="query_id", how="left", maintain_order="left").select(
+            GENERATION_SCHEMA.names()
+        )
 
     def run(self, engine: None, stage: Stage, shard: Shard) -> None:
         rows = self.drawn(stage)
-        write_table(stage.artifact, shard.parts[0], rows[shard.start : shard.stop], GENERATION_SCHEMA)
+        write_table(
+            stage.artifact, shard.parts[0], rows[shard.start : shard.stop], GENERATION_SCHEMA
+        )
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         found = read_generations(stage)
         counts = {"rows": found.records.height, "fallbacks": sum(found.fallback)}
-        return Finished(rows_content(found.records), counts, {"recording": dict(self.read(stage).counts)})
+        return Finished(
+            rows_content(found.records), counts, {"recording": dict(self.read(stage).counts)}
+        )
 
 
 @dataclass(frozen=True)
@@ -148,7 +164,9 @@ class Generations:
         return self.records["fallback"].to_list()
 
     def texts_or(self, queries: Sequence[str]) -> list[list[str]]:
-        """The texts a query; a fallback row stands as repeated query text, which no result depends on."""
+        """The texts a query; a fallback row stands as repeated query text, which no result depends
+        on.
+        """
         texts = self.records["texts"].to_list()
         return [
             [query] * self.count if fallback else list(own)
@@ -158,12 +176,19 @@ class Generations:
 
 def generation_shards(layout: Mapping[str, Any]) -> list[Shard]:
     """The shards to generate; none where every record was in the store already."""
-    return [shard for shard in shards_of(layout, PART) if shard.stop > shard.start or not layout.get("kept")]
+    return [
+        shard
+        for shard in shards_of(layout, PART)
+        if shard.stop > shard.start or not layout.get("kept")
+    ]
 
 
 def records_of(artifact: Artifact, layout: Mapping[str, Any]) -> pl.DataFrame:
     """All records of a generation artifact, in query order."""
-    frames = [read_table(artifact, shard.parts[0], GENERATION_SCHEMA) for shard in generation_shards(layout)]
+    frames = [
+        read_table(artifact, shard.parts[0], GENERATION_SCHEMA)
+        for shard in generation_shards(layout)
+    ]
     if layout.get("kept"):
         return pl.concat([*frames, read_table(artifact, KEPT, GENERATION_SCHEMA)]).sort("query_id")
     return pl.concat(frames)
@@ -175,9 +200,16 @@ def read_generations(stage: Stage) -> Generations:
 
 
 def generation_stage(
-    queries: Stage, prompt: Prompt, draw: int, source: Mapping[str, Any], work: GenerationWork, label: str
+    queries: Stage,
+    prompt: Prompt,
+    draw: int,
+    source: Mapping[str, Any],
+    work: GenerationWork,
+    label: str,
 ) -> Stage:
-    """One draw of a prompt for the queries; `source` says where its texts come from (recording or engine)."""
+    """One draw of a prompt for the queries; `source` says where its texts come from (recording or
+    engine).
+    """
     params = {
         **source,
         "prompt": prompt.name,

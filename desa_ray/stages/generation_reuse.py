@@ -1,8 +1,9 @@
-"""Generated text that the store has already, under another set of queries: of a sample, or of a superset.
+"""Generated text that the store has already, under another set of queries: of a sample, or of a
+superset.
 
-A record depends on its own request alone (generator, data set, prompt, draw, query), and a stored record is never
-generated again (method.md section 2). So before an engine starts, a generation stage takes over what other artifacts of
-the same request hold for queries of the same id and text.
+A record depends on its own request alone (generator, data set, prompt, draw, query), and a stored
+record is never generated again (method.md section 2). So before an engine starts, a generation
+stage takes over what other artifacts of the same request hold for queries of the same id and text.
 """
 
 import polars as pl
@@ -18,7 +19,9 @@ from desa_ray.store.tables import read_table
 
 
 def known_records(stage: Stage) -> pl.DataFrame:
-    """Records (schema `GENERATION_SCHEMA`, by query id) of the stage's queries in other artifacts of its request."""
+    """Records (schema `GENERATION_SCHEMA`, by query id) of the stage's queries in other artifacts
+    of its request.
+    """
     wanted = read_rows(stage.inputs["queries"])
     found = pl.DataFrame(schema=GENERATION_SCHEMA)
     for manifest in manifests(stage.store.files, stage.name):
@@ -26,7 +29,9 @@ def known_records(stage: Stage) -> pl.DataFrame:
         if (key.version, key.params) != (stage.version, stage.key.params) or key == stage.key:
             continue
         missing = wanted.filter(~pl.col("id").is_in(found["query_id"].implode()))
-        same = _queries(stage.store, key.inputs["queries"]).join(missing, on=["id", "text"], how="semi")["id"]
+        same = _queries(stage.store, key.inputs["queries"]).join(
+            missing, on=["id", "text"], how="semi"
+        )["id"]
         if same.len():
             records = records_of(stage.store.artifact(key), manifest["layout"])
             found = pl.concat([found, records.filter(pl.col("query_id").is_in(same.implode()))])
@@ -39,7 +44,9 @@ def unknown_queries(stage: Stage) -> int:
 
 
 def _queries(store: Store, digest: str) -> pl.DataFrame:
-    """The queries behind a key; none where their table is gone, as nobody knows then what was asked."""
+    """The queries behind a key; none where their table is gone, as nobody knows then what was
+    asked.
+    """
     found = store.find("queries", digest)
     if found is None or found.key is None:
         return pl.DataFrame(schema=DOCUMENTS)

@@ -1,9 +1,9 @@
 """Every numba kernel of a run, compiled once a machine.
 
-numba keeps what it compiled beside the sources (or in the user's cache folder). Workers that start together would all
-find nothing there and all compile; so each one first calls every kernel on a few numbers under a lock that the machine
-shares: the first compiles, the others load. The calls use the argument types of real runs, which a test holds them to:
-a run after this compiles nothing more.
+numba keeps what it compiled beside the sources (or in the user's cache folder). Workers that start
+together would all find nothing there and all compile; so each one first calls every kernel on a few
+numbers under a lock that the machine shares: the first compiles, the others load. The calls use the
+argument types of real runs, which a test holds them to: a run after this compiles nothing more.
 """
 
 from fractions import Fraction
@@ -24,7 +24,8 @@ from desa_ray.places import private_folder
 
 @cache
 def compile_kernels() -> None:
-    """Compiles or loads all kernels, one process of the user's on this machine at a time; the second time nothing.
+    """Compiles or loads all kernels, one process of the user's on this machine at a time; the
+    second time nothing.
 
     Raises:
         DesaError: another process compiled for too long, or there is no private place for the lock.
@@ -38,7 +39,9 @@ def compile_kernels() -> None:
         TopK(1, 1, 2).add(scores, 0)
         weights, kappa = [Fraction(1), Fraction(1)], Fraction(60)
         fuse_order([order, order], weights, kappa)
-        fuse_order([np.arange(20, dtype=np.int32)] * 2, weights, kappa, 1)  # a short head takes another way
+        fuse_order(
+            [np.arange(20, dtype=np.int32)] * 2, weights, kappa, 1
+        )  # a short head takes another way
         fuse_with_prefixes([order, order], weights, kappa, 1, 1)
         replay([order, order], weights, kappa, 1)
         replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)

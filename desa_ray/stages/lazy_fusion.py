@@ -1,9 +1,11 @@
-"""Fusion of prefixes: the certified top and its depths without complete rankings, the paper's online ranked access.
+"""Fusion of prefixes: the certified top and its depths without complete rankings, the paper's
+online ranked access.
 
-Every query is replayed on what is held of its channels; the queries whose top is not certain yet get prefixes twice as
-deep, all of a shard's queries together, until none is left. What comes out is what complete rankings give, since the
-replay never looks behind its certification depth. Complete rankings alone give the mechanism diagnostics and the
-hashes of whole rankings; these stay null. The fused run ends where certainty does: at the top that the measures need.
+Every query is replayed on what is held of its channels; the queries whose top is not certain yet
+get prefixes twice as deep, all of a shard's queries together, until none is left. What comes out is
+what complete rankings give, since the replay never looks behind its certification depth. Complete
+rankings alone give the mechanism diagnostics and the hashes of whole rankings; these stay null. The
+fused run ends where certainty does: at the top that the measures need.
 """
 
 from collections.abc import Sequence
@@ -21,29 +23,45 @@ from desa_ray.stages.fusion import Fused, FusionWork, query_record
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
 from desa_ray.stages.prefix import deepened
 
-MOST_CERTIFIED = 1000  # documents that a lazy run certifies at most; a longer head is cheaper from complete rankings
+# documents that a lazy run certifies at most; a longer head is cheaper from complete rankings
+MOST_CERTIFIED = 1000
 GROWTH = 2
 
 
 def check_lazy(config: RunConfig, measures: Sequence[str]) -> list[DesaError]:
     """What a configuration asks for that only complete rankings give."""
     found: list[DesaError] = []
-    mend = "use ranking=complete"
+    hint = "use ranking=complete"
     for name in measures:
         depth = depth_needed([name])
         if depth is None or depth > MOST_CERTIFIED:
             reads = "the whole ranking" if depth is None else f"{depth} documents"
             what = f"measure {name!r} reads {reads}, a lazy run certifies at most {MOST_CERTIFIED}"
-            found.append(DesaError(what, where="evaluation.measures", mend=mend))
+            found.append(DesaError(what, where="evaluation.measures", hint=hint))
     if config.fusion.k > MOST_CERTIFIED:
         what = f"k is {config.fusion.k}, a lazy run certifies at most {MOST_CERTIFIED} documents"
-        found.append(DesaError(what, where="fusion.k", mend=mend))
+        found.append(DesaError(what, where="fusion.k", hint=hint))
     if config.method.fusion != "rrf" and config.method.prefix is None:
         what = f"fusion {config.method.fusion!r} reads complete rankings"
-        found.append(DesaError(what, where=f"method {config.method.name}", mend=f"{mend}, or give the method a prefix"))
-    if config.encoder.scoring != "int26" and any(channel.kind == "dense" for channel in config.method.channels):
-        what = f"scoring {config.encoder.scoring!r} differs between batches, so prefixes would not fit together"
-        found.append(DesaError(what, where="encoder.scoring", mend="use encoder.scoring=int26, or ranking=complete"))
+        found.append(
+            DesaError(
+                what,
+                where=f"method {config.method.name}",
+                hint=f"{hint}, or give the method a prefix",
+            )
+        )
+    if config.encoder.scoring != "int26" and any(
+        channel.kind == "dense" for channel in config.method.channels
+    ):
+        what = (
+            f"scoring {config.encoder.scoring!r} differs between batches, so prefixes would not fit"
+            " together"
+        )
+        found.append(
+            DesaError(
+                what, where="encoder.scoring", hint="use encoder.scoring=int26, or ranking=complete"
+            )
+        )
     return found
 
 
@@ -56,14 +74,20 @@ class LazyFusionWork(FusionWork):
         while unsure := [state for state in states.values() if not state.certify()]:
             for c, stage in enumerate(inputs.channels):
                 for depth in sorted({state.depth for state in unsure}):
-                    asking = [s.row for s in unsure if s.depth == depth and s.lists[c].size < s.weighed.lengths[c]]
+                    asking = [
+                        s.row
+                        for s in unsure
+                        if s.depth == depth and s.lists[c].size < s.weighed.lengths[c]
+                    ]
                     if not asking:
                         continue
                     for row, docs in deepened(inputs.cache, stage, asking, GROWTH * depth).items():
                         states[row].lists[c] = docs
             for state in unsure:
                 state.depth *= GROWTH
-        return [_fused(inputs, states[row], query) for row, query in zip(rows, queries, strict=True)]
+        return [
+            _fused(inputs, states[row], query) for row, query in zip(rows, queries, strict=True)
+        ]
 
 
 class _State:
@@ -77,7 +101,9 @@ class _State:
         self.head: Replay | None = None
 
     def certify(self) -> bool:
-        """Replays for the top k, and for what the measures look at; says whether both are certain."""
+        """Replays for the top k, and for what the measures look at; says whether both
+        are certain.
+        """
         measured = depth_needed(self.params["measures"])
         assert measured is not None, "a measure of whole rankings"
         k = self.params["k"]
@@ -89,7 +115,9 @@ class _State:
     def channels(self) -> list[np.ndarray]:
         """What is held of the channels in use, cut where the method cuts them."""
         lengths = self.weighed.cut_lengths
-        return self.weighed.used([docs[:length] for docs, length in zip(self.lists, lengths, strict=True)])
+        return self.weighed.used(
+            [docs[:length] for docs, length in zip(self.lists, lengths, strict=True)]
+        )
 
     def _replay(self, k: int) -> Replay | None:
         channels, lengths = self.channels(), self.weighed.used(self.weighed.cut_lengths)
@@ -107,5 +135,7 @@ def _fused(inputs: Inputs, state: _State, query: str) -> Fused:
     assert head is not None
     record = query_record(inputs, state.row, query, state.weighed, replayed)
     kappa, weights = Fraction(params["kappa"]), state.weighed.weights
-    tops = FUSIONS[params["fusion"]].tops(state.channels(), weights, kappa, params["k"], params["cutoffs"])
+    tops = FUSIONS[params["fusion"]].tops(
+        state.channels(), weights, kappa, params["k"], params["cutoffs"]
+    )
     return Fused(record, replayed, head.topk, tops)

@@ -1,8 +1,10 @@
-"""Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon as it is done.
+"""Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon
+as it is done.
 
-A stored shard is the record: a resumed run reads it and never generates it again, also where another run (on a
-GPU without batch-invariant mode) would give other words. Records that other sets of queries brought into the store are
-taken over (reuse.py); the shards cover the queries that are left.
+A stored shard is the record: a resumed run reads it and never generates it again, also where
+another run (on a GPU without batch-invariant mode) would give other words. Records that other sets
+of queries brought into the store are taken over (reuse.py); the shards cover the queries that are
+left.
 """
 
 from collections.abc import Mapping
@@ -26,7 +28,9 @@ from desa_ray.store.tables import read_table, write_table
 
 @dataclass(frozen=True)
 class LiveWork(GenerationWork):
-    """Generates one draw of a prompt. Parameters: `generator` (identity), `dataset`, `prompt`, `draw`, `count`."""
+    """Generates one draw of a prompt. Parameters: `generator` (identity), `dataset`, `prompt`,
+    `draw`, `count`.
+    """
 
     pool: Pool
     shard_queries: int
@@ -41,7 +45,9 @@ class LiveWork(GenerationWork):
         if not known.height:
             return {"bounds": bounds(rows, self.shard_queries)}
         write_table(artifact, KEPT, known, GENERATION_SCHEMA)
-        kept = read_table(artifact, KEPT, GENERATION_SCHEMA).height  # another run's, where it was first
+        kept = read_table(
+            artifact, KEPT, GENERATION_SCHEMA
+        ).height  # another run's, where it was first
         return {"bounds": bounds(rows - kept, self.shard_queries), "kept": kept}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
@@ -66,11 +72,17 @@ class LiveWork(GenerationWork):
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         records = records_of(stage.artifact, layout)
-        totals = records.select(pl.col("retries", "prompt_tokens", "completion_tokens").sum()).row(0, named=True)
+        totals = records.select(pl.col("retries", "prompt_tokens", "completion_tokens").sum()).row(
+            0, named=True
+        )
         counts = {"rows": records.height, "fallbacks": int(records["fallback"].sum())}
         counts["reused"] = layout.get("kept", 0)
         counts |= {name: int(total or 0) for name, total in totals.items()}
-        made = records.select("model", "revision").unique().row(0, named=True) if records.height else {}
+        made = (
+            records.select("model", "revision").unique().row(0, named=True)
+            if records.height
+            else {}
+        )
         meta = {"decoding": decoding(load_prompt(stage.params["prompt"])), "recording": {}, **made}
         return Finished(rows_content(records), counts, meta)
 

@@ -1,8 +1,9 @@
 """Postings: the corpus as Lucene indexes it, kept as plain arrays.
 
-Lucene builds its index in a scratch folder, the postings are read out of it once, and the index is dropped: everything
-later (complete-list BM25 at any k1 and b) needs the postings alone and no JVM. An index kept beside them would be a
-second copy of the same data that nothing reads and whose bytes differ from build to build.
+Lucene builds its index in a scratch folder, the postings are read out of it once, and the index is
+dropped: everything later (complete-list BM25 at any k1 and b) needs the postings alone and no JVM.
+An index kept beside them would be a second copy of the same data that nothing reads and whose bytes
+differ from build to build.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,9 @@ from desa_ray.temporary import OwnFolder
 
 @dataclass(frozen=True)
 class PostingsWork(Work):
-    """Indexes the corpus with Lucene and stores the postings as arrays; one shard, since statistics are global."""
+    """Indexes the corpus with Lucene and stores the postings as arrays; one shard, since statistics
+    are global.
+    """
 
     pool: Pool
     unit = "documents"
@@ -35,7 +38,9 @@ class PostingsWork(Work):
 
     def run(self, engine: Lucene, stage: Stage, shard: Shard) -> None:
         texts = read_rows(stage.inputs["corpus"])["text"]
-        with OwnFolder("desa-lucene-") as scratch:  # swept by the next one where this process is killed
+        with OwnFolder(
+            "desa-lucene-"
+        ) as scratch:  # swept by the next one where this process is killed
             postings = engine.build_postings(texts, scratch)
         artifact = stage.artifact
         for name, array in postings.arrays().items():
@@ -64,4 +69,6 @@ def postings_stage(corpus: Stage, analysis: Mapping[str, str], work: PostingsWor
 def read_postings(stage: Stage) -> Postings:
     """The postings of a corpus, memory-mapped where the store is local."""
     artifact = stage.artifact
-    return Postings.from_arrays({name: read_array(artifact, f"{name}.npy") for name in POSTING_ARRAYS})
+    return Postings.from_arrays(
+        {name: read_array(artifact, f"{name}.npy") for name in POSTING_ARRAYS}
+    )

@@ -1,13 +1,15 @@
 """Ranked prefixes: what lazy retrieval keeps of a channel instead of its complete ranking.
 
-A prefix artifact holds the first `depth` documents of every query's ranking, exact scores, ties by number, and how long
-the ranking is. Like a ranking it knows no kappa and no weight. Dense scores are computed a group of documents at a
-time, by whichever worker takes the group: each keeps its own best, `finish` merges them, and no process ever holds a
-score for every document. Sparse lists are scored a range of documents at a time, for one query after another.
+A prefix artifact holds the first `depth` documents of every query's ranking, exact scores, ties by
+number, and how long the ranking is. Like a ranking it knows no kappa and no weight. Dense scores
+are computed a group of documents at a time, by whichever worker takes the group: each keeps its own
+best, `finish` merges them, and no process ever holds a score for every document. Sparse lists are
+scored a range of documents at a time, for one query after another.
 
-Where a fusion finds a prefix too short, `deepened` makes the one twice as deep, for the queries that need it, and keeps
-it in the store under the depth and the query: another kappa finds it there. What a prefix holds depends on its depth
-alone, never on groups, blocks, workers, or on who asked for it.
+Where a fusion finds a prefix too short, `deepened` makes the one twice as deep, for the queries
+that need it, and keeps it in the store under the depth and the query: another kappa finds it there.
+What a prefix holds depends on its depth alone, never on groups, blocks, workers, or on who asked
+for it.
 """
 
 from abc import abstractmethod
@@ -64,7 +66,9 @@ class PrefixWork(Work):
         return stage.params["kind"]
 
     @abstractmethod
-    def prefixes(self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> list[np.ndarray]:
+    def prefixes(
+        self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
+    ) -> list[np.ndarray]:
         """The first `depth` documents of some queries, scored anew."""
 
 
@@ -72,8 +76,9 @@ class PrefixWork(Work):
 class DensePrefixWork(PrefixWork):
     """Operator, exact scores, selection. One shard a group of documents and block of queries.
 
-    Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.topk`); `angles-*.npy` of a
-    block; and, merged by `finish`, what `desa_ray.stages.ranking` writes of rankings.
+    Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.topk`);
+    `angles-*.npy` of a block; and, merged by `finish`, what `desa_ray.stages.ranking` writes of
+    rankings.
     """
 
     pool: Pool
@@ -94,7 +99,10 @@ class DensePrefixWork(PrefixWork):
         found = []
         for group, (start, stop) in enumerate(pairwise(layout["groups"])):
             for block in range(blocks):
-                parts = (f"keys-{group:05d}-{block:05d}.npy", *([f"angles-{block:05d}.npy"] if group == 0 else []))
+                parts = (
+                    f"keys-{group:05d}-{block:05d}.npy",
+                    *([f"angles-{block:05d}.npy"] if group == 0 else []),
+                )
                 found.append(Shard(group * blocks + block, start, stop, parts))
         return found
 
@@ -111,7 +119,9 @@ class DensePrefixWork(PrefixWork):
         # One more than the prefix: the query's own document may have to go.
         depth = stage.params["depth"] + bool(stage.params["exclude_self"])
         chosen = TopK(len(rows), depth, shard.stop - shard.start)
-        for first, scores in dense_scores(engine, stage, queries, self.memory_gb, shard.start, shard.stop):
+        for first, scores in dense_scores(
+            engine, stage, queries, self.memory_gb, shard.start, shard.stop
+        ):
             chosen.add(scores, first)
         kept = np.empty((len(rows), min(depth, shard.stop - shard.start)), np.uint64)
         for offset in range(len(rows)):
@@ -126,17 +136,28 @@ class DensePrefixWork(PrefixWork):
         own = own_documents(WorkerCache(), stage)
         groups = len(layout["groups"]) - 1
         for number, block in enumerate(blocks):
-            parts = [read_array(artifact, f"keys-{group:05d}-{number:05d}.npy") for group in range(groups)]
+            parts = [
+                read_array(artifact, f"keys-{group:05d}-{number:05d}.npy")
+                for group in range(groups)
+            ]
             angles = read_array(artifact, f"angles-{number:05d}.npy")
             ranked = []
             for offset, row in enumerate(range(block.start, block.stop)):
-                keys = np.sort(np.concatenate([part[offset] for part in parts])) if groups > 1 else parts[0][offset]
+                keys = (
+                    np.sort(np.concatenate([part[offset] for part in parts]))
+                    if groups > 1
+                    else parts[0][offset]
+                )
                 angle = None if np.isnan(angles[offset]) else float(angles[offset])
-                ranked.append(_dense(keys, layout["groups"][-1], stage.params["depth"], own.get(row), angle))
+                ranked.append(
+                    _dense(keys, layout["groups"][-1], stage.params["depth"], own.get(row), angle)
+                )
             write_ranked(artifact, block.parts, ranked)
         return finish_ranked(artifact, blocks)
 
-    def prefixes(self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> list[np.ndarray]:
+    def prefixes(
+        self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
+    ) -> list[np.ndarray]:
         """The first `depth` documents of some queries, scored anew."""
         own = own_documents(engine, stage)
         total = corpus_size(stage.inputs["vectors"])
@@ -148,7 +169,10 @@ class DensePrefixWork(PrefixWork):
             chosen = TopK(len(some), depth + 1, total)
             for first, scores in dense_scores(engine, stage, queries, self.memory_gb):
                 chosen.add(scores, first)
-            found += [_dense(chosen.keys(i), total, depth, own.get(row), None).docs for i, row in enumerate(some)]
+            found += [
+                _dense(chosen.keys(i), total, depth, own.get(row), None).docs
+                for i, row in enumerate(some)
+            ]
         return found
 
 
@@ -185,7 +209,9 @@ class SparsePrefixWork(PrefixWork):
     def shard_rows(self, rows: Rows) -> int:
         return self.shard_queries
 
-    def prefixes(self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> list[np.ndarray]:
+    def prefixes(
+        self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
+    ) -> list[np.ndarray]:
         return [_sparse(engine, stage, row, depth).docs for row in rows]
 
 
@@ -205,26 +231,36 @@ def _sparse(engine: WorkerCache, stage: Stage, row: int, depth: int) -> RankedQu
 
 
 def _ranges(stage: Stage) -> Iterator[tuple[int, int]]:
-    """The ranges of documents that are scored one after another; one where the operator looks at whole lists."""
+    """The ranges of documents that are scored one after another; one where the operator looks at
+    whole lists.
+    """
     total = stage.inputs["postings"].artifact.manifest()["counts"]["documents"]
     size = RANGE_DOCUMENTS if SPARSE_OPERATORS[stage.params["operator"]].local else max(1, total)
     return pairwise(bounds(total, size))
 
 
-def prefix_stage(params: Mapping[str, Any], inputs: Mapping[str, Stage], work: PrefixWork, label: str) -> Stage:
+def prefix_stage(
+    params: Mapping[str, Any], inputs: Mapping[str, Stage], work: PrefixWork, label: str
+) -> Stage:
     """The prefixes of a channel; parameters and inputs are those of its ranking."""
     depth = max(FIRST_DEPTH, *CUTOFFS)
     store = inputs["queries"].store
     return Stage(store, "prefix", 1, {**params, "depth": depth}, work, inputs, label)
 
 
-def deepened(engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int) -> dict[int, np.ndarray]:
-    """Query row -> its first `depth` documents (all, where there are fewer), from the store or scored and put there.
+def deepened(
+    engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
+) -> dict[int, np.ndarray]:
+    """Query row -> its first `depth` documents (all, where there are fewer), from the store or
+    scored and put there.
 
-    The place is an artifact of its own without a manifest: a part a query, as complete as it was ever asked for.
+    The place is an artifact of its own without a manifest: a part a query, as complete as it was
+    ever asked for.
     """
     inputs = {role: source.artifact.manifest()["content"] for role, source in stage.inputs.items()}
-    deep = replace(stage, name="prefix_deep", params={**stage.params, "depth": depth, "contents": inputs})
+    deep = replace(
+        stage, name="prefix_deep", params={**stage.params, "depth": depth, "contents": inputs}
+    )
     artifact = deep.artifact
     found = {row: read_array(artifact, _name(row)) for row in rows if artifact.has_part(_name(row))}
     missing = [row for row in rows if row not in found]

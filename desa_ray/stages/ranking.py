@@ -1,8 +1,8 @@
 """Complete rankings: one artifact a channel (operator and inputs), one row a query.
 
 Parts of a shard: `docs-*.npy` (document numbers int32, best first, queries one after another) and
-`queries-*.parquet` (length, ranking hash, dense angle, the two best scores). A ranking does not know kappa or
-weights, so a sweep over those reads it and ranks nothing again.
+`queries-*.parquet` (length, ranking hash, dense angle, the two best scores). A ranking does not
+know kappa or weights, so a sweep over those reads it and ranks nothing again.
 """
 
 import hashlib
@@ -33,7 +33,9 @@ QUERIES = pl.Schema(
         "score_2": pl.Float64,
     }
 )
-BYTES_A_DOCUMENT = 16  # of a ranking in the making: score, order, what is written, and as much again in between
+BYTES_A_DOCUMENT = (
+    16  # of a ranking in the making: score, order, what is written, and as much again in between
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ class RankedQuery:
 
 
 def write_ranked(artifact: Artifact, parts: Sequence[str], ranked: Sequence[RankedQuery]) -> None:
-    """Writes rankings, or prefixes, of consecutive queries: `parts` name their documents and their table."""
+    """Writes rankings, or prefixes, of consecutive queries: `parts` name their documents and their
+    table.
+    """
     docs = [np.ascontiguousarray(query.docs, "<i4") for query in ranked]
     table = {
         "length": [query.length for query in ranked],
@@ -136,20 +140,24 @@ class RankingWork(Work):
         return documents * queries * BYTES_A_DOCUMENT if documents else None
 
 
-def ranking_stage(params: Mapping[str, Any], inputs: Mapping[str, Stage], work: RankingWork, label: str) -> Stage:
+def ranking_stage(
+    params: Mapping[str, Any], inputs: Mapping[str, Stage], work: RankingWork, label: str
+) -> Stage:
     """The complete ranking of a channel.
 
     Args:
-        params: `kind` (dense or sparse), `operator` and its `options`, `texts` used, `exclude_self`, and how scores
-            are made (`scoring`, or `k1` and `b`).
-        inputs: `queries`, one stage per text source of the operator, `vectors` or `postings`, and `generation`
-            where the operator uses generated text.
+        params: `kind` (dense or sparse), `operator` and its `options`, `texts` used,
+            `exclude_self`, and how scores are made (`scoring`, or `k1` and `b`).
+        inputs: `queries`, one stage per text source of the operator, `vectors` or `postings`, and
+            `generation` where the operator uses generated text.
     """
     return Stage(inputs["queries"].store, "ranking", 1, params, work, inputs, label)
 
 
 def own_documents(cache: WorkerCache, stage: Stage) -> dict[int, int]:
-    """Query row -> number of the document that is the query (equal id and equal text), for `exclude_self`."""
+    """Query row -> number of the document that is the query (equal id and equal text), for
+    `exclude_self`.
+    """
     if not stage.params["exclude_self"]:
         return {}
 
@@ -159,7 +167,9 @@ def own_documents(cache: WorkerCache, stage: Stage) -> dict[int, int]:
         same = queries.join(documents, on=["id", "text"], how="inner")
         return dict(zip(same["query"].to_list(), same["document"].to_list(), strict=True))
 
-    return cache.get(f"own {stage.inputs['queries'].key.digest} {stage.inputs['corpus'].key.digest}", read)
+    return cache.get(
+        f"own {stage.inputs['queries'].key.digest} {stage.inputs['corpus'].key.digest}", read
+    )
 
 
 def fallbacks(cache: WorkerCache, stage: Stage) -> list[bool]:
@@ -167,7 +177,9 @@ def fallbacks(cache: WorkerCache, stage: Stage) -> list[bool]:
     generation = stage.inputs.get("generation")
     if generation is None:
         return [False] * stage.stored_layout()["bounds"][-1]
-    return cache.get(f"fallback {generation.key.digest}", lambda: read_generations(generation).fallback)
+    return cache.get(
+        f"fallback {generation.key.digest}", lambda: read_generations(generation).fallback
+    )
 
 
 def options(stage: Stage) -> dict[str, Fraction]:
@@ -177,10 +189,14 @@ def options(stage: Stage) -> dict[str, Fraction]:
 
 @dataclass
 class Rankings:
-    """Reads a ranking or prefix stage row by row; parts are opened when first used, and stay open."""
+    """Reads a ranking or prefix stage row by row; parts are opened when first used, and
+    stay open.
+    """
 
     stage: Stage
-    _open: dict[int, tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]] = field(default_factory=dict)
+    _open: dict[int, tuple[np.ndarray, np.ndarray, list[dict[str, Any]]]] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         work: Any = self.stage.work
@@ -213,6 +229,8 @@ class Rankings:
 
 
 def opened(cache: WorkerCache, stage: Stage) -> Rankings:
-    """The stage's rankings, opened once a worker for all that read them (those of a sweep over kappa are the same)."""
+    """The stage's rankings, opened once a worker for all that read them (those of a sweep over
+    kappa are the same).
+    """
     content = stage.artifact.manifest()["content"]
     return cache.get_mapped(f"rankings {stage.key.digest} {content}", lambda: Rankings(stage))

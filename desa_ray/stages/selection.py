@@ -1,8 +1,9 @@
-"""Part of a collection as a collection: a snapshot of its corpus, a sample of its queries, the judgments of both.
+"""Part of a collection as a collection: a snapshot of its corpus, a sample of its queries, the
+judgments of both.
 
-The tables of the part are keyed by their own content, like those of any collection: what depends on the queries alone
-(generated text, text vectors) stays when only the corpus shrinks, and a folder with the same rows is the same
-collection. Rows keep the order of the whole.
+The tables of the part are keyed by their own content, like those of any collection: what depends on
+the queries alone (generated text, text vectors) stays when only the corpus shrinks, and a folder
+with the same rows is the same collection. Rows keep the order of the whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,9 @@ CHOSEN = {"corpus": "documents.npy", "queries": "queries.npy"}
 
 @dataclass(frozen=True)
 class SelectionWork(Work):
-    """Chooses rows of the whole. Parts: int64 row numbers of the documents and of the queries, ascending."""
+    """Chooses rows of the whole. Parts: int64 row numbers of the documents and of the queries,
+    ascending.
+    """
 
     pool: None = None
 
@@ -46,7 +49,10 @@ class SelectionWork(Work):
     def run(self, engine: None, stage: Stage, shard: Shard) -> None:
         documents, queries, qrels = (read_rows(stage.inputs[table]) for table in TABLES)
         size, count = stage.params["size"], stage.params["sample"]
-        rows: dict[str, Sequence[int]] = {"corpus": range(documents.height), "queries": range(queries.height)}
+        rows: dict[str, Sequence[int]] = {
+            "corpus": range(documents.height),
+            "queries": range(queries.height),
+        }
         if size != "all":
             relevant = set(qrels.filter(pl.col("grade") > 0)["doc_id"])
             rows["corpus"] = snapshot(documents["id"].to_list(), relevant, size)
@@ -84,7 +90,9 @@ class ChosenTableWork(Work):
 
     def run(self, engine: None, stage: Stage, shard: Shard) -> None:
         rows = _chosen_rows(self.selection, self.table)[shard.start : shard.stop]
-        write_table(stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS)
+        write_table(
+            stage.artifact, shard.parts[0], rows, QRELS if self.table == "qrels" else DOCUMENTS
+        )
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished(stage.params["content"], {"rows": layout["bounds"][-1]})
@@ -94,11 +102,15 @@ def selection_stage(config: DatasetConfig, whole: CollectionStages) -> Stage:
     """The stage that chooses; running it finds out whether the whole has what is asked for."""
     inputs = {"corpus": whole.documents, "queries": whole.queries, "qrels": whole.qrels}
     asked = {"size": config.size, "sample": config.sample}
-    label = " ".join([config.name, *(f"{what} {value}" for what, value in asked.items() if value != "all")])
+    label = " ".join(
+        [config.name, *(f"{what} {value}" for what, value in asked.items() if value != "all")]
+    )
     return Stage(whole.documents.store, "selection", 1, asked, SelectionWork(), inputs, label)
 
 
-def selected(whole: CollectionStages, selection: Stage, record: Mapping[str, Any]) -> CollectionStages:
+def selected(
+    whole: CollectionStages, selection: Stage, record: Mapping[str, Any]
+) -> CollectionStages:
     """The part's table stages behind a stored selection (its manifest)."""
 
     def table(name: str) -> Stage:
@@ -107,14 +119,18 @@ def selected(whole: CollectionStages, selection: Stage, record: Mapping[str, Any
         return Stage(selection.store, name, 1, params, work, label=selection.label)
 
     counts = {**whole.counts, **record["counts"]}
-    return CollectionStages(whole.name, table("corpus"), table("queries"), table("qrels"), counts, whole.documents)
+    return CollectionStages(
+        whole.name, table("corpus"), table("queries"), table("qrels"), counts, whole.documents
+    )
 
 
 def _chosen_rows(selection: Stage, table: str) -> pl.DataFrame:
     """The part's rows of one table, in the order of the whole."""
     if table == "qrels":
         documents, queries = (_chosen_rows(selection, name)["id"] for name in CHOSEN)
-        kept = pl.col("query_id").is_in(queries.implode()) & pl.col("doc_id").is_in(documents.implode())
+        kept = pl.col("query_id").is_in(queries.implode()) & pl.col("doc_id").is_in(
+            documents.implode()
+        )
         return read_rows(selection.inputs["qrels"]).filter(kept)
     rows = read_array(selection.artifact, CHOSEN[table])
     return read_rows(selection.inputs[table])[rows]

@@ -1,4 +1,6 @@
-"""Snapshot vectors: the vectors of part of a corpus, taken out of those of the whole; nothing is encoded."""
+"""Snapshot vectors: the vectors of part of a corpus, taken out of those of the whole; nothing is
+encoded.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +20,10 @@ from desa_ray.store.tables import read_array, write_array
 class SnapshotVectorsWork(Work):
     """Takes a snapshot's vectors out of those of the whole corpus; nothing is encoded.
 
-    Engines whose vectors depend on a text's neighbours (torch) would give a snapshot other bits; so the whole corpus's
-    vectors are the ones that count. Inputs: `corpus`, `whole` (its documents), `vectors` (of the whole).
-    Parts: `numbers.npy` int64 (each document's number in the whole), and index files as above.
+    Engines whose vectors depend on a text's neighbours (torch) would give a snapshot other bits; so
+    the whole corpus's vectors are the ones that count. Inputs: `corpus`, `whole` (its documents),
+    `vectors` (of the whole). Parts: `numbers.npy` int64 (each document's number in the whole), and
+    index files as above.
     """
 
     shard_documents: int
@@ -30,7 +33,9 @@ class SnapshotVectorsWork(Work):
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         documents, whole = (read_rows(stage.inputs[role])["id"] for role in ("corpus", "whole"))
-        numbers = whole.is_in(documents.implode()).arg_true().to_numpy()  # both are in the order of ids
+        numbers = (
+            whole.is_in(documents.implode()).arg_true().to_numpy()
+        )  # both are in the order of ids
         assert len(numbers) == len(documents), f"{stage} is no subset"
         write_array(stage.artifact, "numbers.npy", numbers.astype(np.int64))
         return {"bounds": bounds(len(numbers), self.shard_documents)}
@@ -47,7 +52,9 @@ class SnapshotVectorsWork(Work):
             if own.size:
                 found.append(corpus_shard(source, part)[own - part.start])
         vectors = np.concatenate(found)
-        artifact.write_part(shard.parts[0], lambda path: write_shard(vectors, path), rows=shard.stop - shard.start)
+        artifact.write_part(
+            shard.parts[0], lambda path: write_shard(vectors, path), rows=shard.stop - shard.start
+        )
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return finish_vectors(stage, self.shards(layout))
@@ -60,7 +67,9 @@ class SnapshotVectorsWork(Work):
         return self.shard_documents
 
 
-def snapshot_vectors_stage(corpus: Stage, whole: Stage, vectors: Stage, work: SnapshotVectorsWork, label: str) -> Stage:
+def snapshot_vectors_stage(
+    corpus: Stage, whole: Stage, vectors: Stage, work: SnapshotVectorsWork, label: str
+) -> Stage:
     """The vectors of a snapshot `corpus` of `whole`, whose `vectors` those are."""
     inputs = {"corpus": corpus, "whole": whole, "vectors": vectors}
     return Stage(corpus.store, "snapshot_vectors", 1, dict(vectors.params), work, inputs, label)

@@ -51,12 +51,18 @@ def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]
     return hits.docs[kept], hits.scores[kept]
 
 
-def sparse_hits(engine: WorkerCache, stage: Stage, row: int, start: int = 0, stop: int | None = None) -> Scored:
-    """The channel's hits of a query among the documents start..stop, scored; a fallback is the original query's."""
+def sparse_hits(
+    engine: WorkerCache, stage: Stage, row: int, start: int = 0, stop: int | None = None
+) -> Scored:
+    """The channel's hits of a query among the documents start..stop, scored; a fallback is the
+    original query's.
+    """
     operator = SPARSE_OPERATORS[stage.params["operator"]]
     k1, b = stage.params["k1"], stage.params["b"]
     postings = stage.inputs["postings"]
-    scorer = engine.get(f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(postings), k1=k1, b=b))
+    scorer = engine.get(
+        f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(postings), k1=k1, b=b)
+    )
     used, numbers = operator, options(stage)
     if fallbacks(engine, stage)[row]:
         used, numbers = SPARSE_OPERATORS["original"], {}

@@ -21,7 +21,9 @@ TERMS = pl.Schema({"terms": pl.List(pl.String)})
 
 @dataclass(frozen=True)
 class TermsWork(Work):
-    """Analyses the string that a template makes of a query and its texts, or weighs their terms; one row a query."""
+    """Analyses the string that a template makes of a query and its texts, or weighs their terms;
+    one row a query.
+    """
 
     pool: Pool
     shard_queries: int
@@ -39,11 +41,17 @@ class TermsWork(Work):
         name, rows = stage.params["template"], range(shard.start, shard.stop)
         if name in SPARSE_TERMS:
             weigh = SPARSE_TERMS[name]
-            found = iter(engine.analyse([text for row in rows for text in (queries[row], *texts[row])]))
+            found = iter(
+                engine.analyse([text for row in rows for text in (queries[row], *texts[row])])
+            )
             terms = [weigh(next(found), [next(found) for _ in texts[row]]) for row in rows]
         else:
-            numbers = {option: int(value) for option, value in stage.params.get("options", {}).items()}
-            terms = engine.analyse([SPARSE_TEXTS[name](queries[row], texts[row], **numbers) for row in rows])
+            numbers = {
+                option: int(value) for option, value in stage.params.get("options", {}).items()
+            }
+            terms = engine.analyse(
+                [SPARSE_TEXTS[name](queries[row], texts[row], **numbers) for row in rows]
+            )
         write_table(stage.artifact, shard.parts[0], pl.DataFrame({"terms": terms}, TERMS), TERMS)
 
     @staticmethod
@@ -60,10 +68,14 @@ class TermsWork(Work):
         for shard in self.shards(layout):
             hasher.update(read_table(artifact, shard.parts[0], TERMS))
         counts = {"rows": layout["bounds"][-1]}
-        if stage.params["template"] == "mugi":  # long queries may get no copy at all: the formula's own doing
+        if (
+            stage.params["template"] == "mugi"
+        ):  # long queries may get no copy at all: the formula's own doing
             queries = read_rows(stage.inputs["queries"])["text"].to_list()
             texts = self._texts(stage, queries)
-            counts["queries_without_copy"] = sum(mugi_repeats(*pair) == 0 for pair in zip(queries, texts, strict=True))
+            counts["queries_without_copy"] = sum(
+                mugi_repeats(*pair) == 0 for pair in zip(queries, texts, strict=True)
+            )
         return Finished(hasher.hexdigest(), counts)
 
     @classmethod
@@ -110,4 +122,8 @@ def read_terms(stage: Stage) -> list[list[str]]:
     """Analysed terms, one list a query."""
     artifact = stage.artifact
     shards = stage.stored_shards()
-    return [terms for s in shards for terms in read_table(artifact, s.parts[0], TERMS)["terms"].to_list()]
+    return [
+        terms
+        for s in shards
+        for terms in read_table(artifact, s.parts[0], TERMS)["terms"].to_list()
+    ]

@@ -1,4 +1,6 @@
-"""Text vectors: each distinct text that a template makes of queries and their generated texts, encoded once."""
+"""Text vectors: each distinct text that a template makes of queries and their generated texts,
+encoded once.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +23,25 @@ from desa_ray.store.tables import read_array, read_table, write_array, write_tab
 TEXTS = pl.Schema({"text": pl.String})
 
 
-def made_texts(stage: Stage, queries: Sequence[str], generations: Generations | None) -> list[list[str]]:
-    """What the encoder is given for each query: the stage's template of the query and its generated texts."""
+def made_texts(
+    stage: Stage, queries: Sequence[str], generations: Generations | None
+) -> list[list[str]]:
+    """What the encoder is given for each query: the stage's template of the query and its generated
+    texts.
+    """
     template, prefix = DENSE_TEXTS[stage.params["template"]], stage.params["prefix"]
     texts = generations.texts_or(queries) if generations else [[] for _ in queries]
-    return [[prefix + text for text in template(*pair)] for pair in zip(queries, texts, strict=True)]
+    return [
+        [prefix + text for text in template(*pair)] for pair in zip(queries, texts, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class TextVectorsWork(Work):
     """Encodes the distinct texts that a template makes of queries and generated texts.
 
-    Parts: `texts.parquet` (distinct texts in order of first use), `index.npy` int64 [Q, n] (row of each text), and
-    `part-*.npy` float32 [rows, D].
+    Parts: `texts.parquet` (distinct texts in order of first use), `index.npy` int64 [Q, n] (row of
+    each text), and `part-*.npy` float32 [rows, D].
     """
 
     pool: Pool
@@ -46,7 +54,9 @@ class TextVectorsWork(Work):
         generation = stage.inputs.get("generation")
         made = made_texts(stage, queries, read_generations(generation) if generation else None)
         rows: dict[str, int] = {}
-        index = np.array([[rows.setdefault(text, len(rows)) for text in line] for line in made], np.int64)
+        index = np.array(
+            [[rows.setdefault(text, len(rows)) for text in line] for line in made], np.int64
+        )
         write_table(artifact, "texts.parquet", pl.DataFrame({"text": list(rows)}, TEXTS), TEXTS)
         write_array(artifact, "index.npy", index.reshape(len(queries), -1))
         return {"bounds": bounds(len(rows), self.shard_texts)}
@@ -56,7 +66,9 @@ class TextVectorsWork(Work):
 
     def run(self, engine: Encoder, stage: Stage, shard: Shard) -> None:
         artifact = stage.artifact
-        texts = read_table(artifact, "texts.parquet", TEXTS)["text"][shard.start : shard.stop].to_list()
+        texts = read_table(artifact, "texts.parquet", TEXTS)["text"][
+            shard.start : shard.stop
+        ].to_list()
         names = [f"text {number}" for number in range(shard.start, shard.stop)]
         write_array(artifact, shard.parts[0], engine.encode(texts, names))
 

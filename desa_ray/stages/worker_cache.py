@@ -1,4 +1,6 @@
-"""What a scoring or fusing worker keeps between shards, so that every input is read and verified once per worker."""
+"""What a scoring or fusing worker keeps between shards, so that every input is read and verified
+once per worker.
+"""
 
 from typing import Any
 

@@ -1,1 +1,3 @@
-"""Content-addressed artifacts: what was computed once is found again by its key, and never trusted unchecked."""
+"""Content-addressed artifacts: what was computed once is found again by its key, and never trusted
+unchecked.
+"""

@@ -1,9 +1,10 @@
-"""An artifact is a folder of write-once parts with a manifest written last; no manifest means not there.
+"""An artifact is a folder of write-once parts with a manifest written last; no manifest means not
+there.
 
 <root>/<stage>/<key12>/layout.json                   how the work was cut, fixed at the first write
-                       part-00000-<sha12>.parquet    a part's bytes
-                       part-00000.parquet.json       its sidecar (ledger.py)
-                       manifest.json                 full key, content hash, parts, counts; written last
+                       part-00000-<sha12>.parquet    a part's bytes part-00000.parquet.json
+                       its sidecar (ledger.py) manifest.json                 full key, content hash,
+                       parts, counts; written last
 """
 
 import os
@@ -26,7 +27,9 @@ from desa_ray.store.sealed import seal
 
 
 class Store:
-    """Artifacts below `root`, a local folder or an fsspec URL. With `repair`, damaged parts are dropped when met."""
+    """Artifacts below `root`, a local folder or an fsspec URL. With `repair`, damaged parts are
+    dropped when met.
+    """
 
     def __init__(self, root: str | os.PathLike[str], *, repair: bool = False):
         self.files = Files(root)
@@ -43,8 +46,8 @@ class Store:
         """Publish, fail to overwrite and remove a small file; take and give back a lock.
 
         Raises:
-            DesaError: read-only, full, forbidden, unreachable, no hard links or locks, or the first of two writers does
-                not win.
+            DesaError: read-only, full, forbidden, unreachable, no hard links or locks, or the first
+                of two writers does not win.
         """
         if self.files.local is not None:
             check_locks(STAGE, self.files.local)
@@ -56,11 +59,15 @@ class Store:
             return
         finally:
             self.files.delete(probe)
-        mend = "use a server that honours conditional puts (If-None-Match: *), or a shared folder"
-        raise DesaError("a second writer overwrites what the first wrote", where=self.files.shown, mend=mend)
+        hint = "use a server that honours conditional puts (If-None-Match: *), or a shared folder"
+        raise DesaError(
+            "a second writer overwrites what the first wrote", where=self.files.shown, hint=hint
+        )
 
     def exclusive(self, key: Key) -> AbstractContextManager[None]:
-        """One process at a time decides what of this key is out of date, and fixes its layout (`exclusive.py`)."""
+        """One process at a time decides what of this key is out of date, and fixes its layout
+        (`exclusive.py`).
+        """
         return exclusive(self.files, key)
 
     def find(self, stage: str, digest: str) -> Entry | None:
@@ -83,10 +90,11 @@ def _store_at(root: str) -> Store:
 
 
 class Artifact:
-    """The parts and the manifest of one key. Made by `Store.artifact`; cheap to make, can be pickled.
+    """The parts and the manifest of one key. Made by `Store.artifact`; cheap to make, can be
+    pickled.
 
-    Its methods raise DesaError where the folder belongs to another key (with the same first 12 digits), and
-    CorruptArtifact where a file that must be whole is not.
+    Its methods raise DesaError where the folder belongs to another key (with the same first 12
+    digits), and CorruptArtifact where a file that must be whole is not.
     """
 
     def __init__(self, files: Files, key: Key, *, repair: bool = False):
@@ -101,25 +109,35 @@ class Artifact:
         return self._files.where(self._ledger.folder)
 
     def exists(self) -> bool:
-        """Whether it is complete. With `repair`, damaged parts are found and dropped first, and named in `repaired`."""
+        """Whether it is complete. With `repair`, damaged parts are found and dropped first, and
+        named in `repaired`.
+        """
         if self.repair and not holding() and self.damage():
-            # Looked at again under the lock: another run may have dropped it, or written it anew, in between.
+            # Looked at again under the lock: another run may have dropped it, or written it anew,
+            # in between.
             with exclusive(self._files, self.key):
-                self._mend()
+                self._hint()
         return self._manifest() is not None
 
     def manifest(self) -> dict[str, Any]:
-        """`key, content, counts, layout, meta, parts` of a complete artifact. Raises DesaError where it is not."""
+        """`key, content, counts, layout, meta, parts` of a complete artifact. Raises DesaError
+        where it is not.
+        """
         manifest = self._manifest()
         if manifest is None:
-            raise DesaError("is not in the store", where=self.where, mend="run its stage first")
+            raise DesaError("is not in the store", where=self.where, hint="run its stage first")
         return manifest
 
     def layout(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
-        """The stored layout (shard boundaries and the like); `proposed` becomes it where there is none yet."""
+        """The stored layout (shard boundaries and the like); `proposed` becomes it where there is
+        none yet.
+        """
         stored = self._ledger.read(LAYOUT, self.key.digest)
         if stored is None:
-            document = {"key": self.key.digest, "layout": plain(proposed, f"layout of {self.where}")}
+            document = {
+                "key": self.key.digest,
+                "layout": plain(proposed, f"layout of {self.where}"),
+            }
             try:
                 self._files.publish(f"{self._ledger.folder}/{LAYOUT}", seal(document))
                 stored = document
@@ -133,7 +151,9 @@ class Artifact:
         return None if stored is None else stored["layout"]
 
     def parts(self) -> dict[str, PartInfo]:
-        """The finished parts in the order of their names: those of the manifest, or those that are there so far."""
+        """The finished parts in the order of their names: those of the manifest, or those that are
+        there so far.
+        """
         manifest = self._manifest()
         if manifest is None:
             return self._ledger.parts()
@@ -146,30 +166,38 @@ class Artifact:
         """What is known of a finished part, or None where it is not there."""
         return self._part(name)
 
-    def write_part(self, name: str, data: Content, *, rows: int, content: str | None = None) -> PartInfo:
+    def write_part(
+        self, name: str, data: Content, *, rows: int, content: str | None = None
+    ) -> PartInfo:
         """Store a part unless it is there; the first writer's part stands.
 
         Args:
             name: letters, digits, `_` and `-`, then an extension other than json.
-            data: the bytes, or a function that writes them to the local path it is given (called only when needed).
+            data: the bytes, or a function that writes them to the local path it is given (called
+                only when needed).
             rows: number of logical rows in it.
             content: hash over its logical rows.
 
         Returns:
-            What is stored. A stage that is not reproducible (generation) goes on with those rows, not with its own.
+            What is stored. A stage that is not reproducible (generation) goes on with those rows,
+            not with its own.
         """
         return self._part(name) or self._ledger.write(name, data, rows=rows, content=content)
 
     def read_part(self, name: str) -> Path:
-        """A local file with the part's bytes, checked against its SHA-256 (once per process while it is unchanged).
+        """A local file with the part's bytes, checked against its SHA-256 (once per process while
+        it is unchanged).
 
         Raises:
-            CorruptArtifact: the file is missing, cut or changed; names it, both hashes and the mend.
+            CorruptArtifact: the file is missing, cut or changed; names it, both hashes and the
+                hint.
             DesaError: there is no such part.
         """
         info = self._part(name)
         if info is None:
-            raise DesaError("is not in the store", where=self._ledger.where(name), mend="run its stage first")
+            raise DesaError(
+                "is not in the store", where=self._ledger.where(name), hint="run its stage first"
+            )
         return self._files.local_path(f"{self._ledger.folder}/{info.file}", info.sha256)
 
     def finish(
@@ -180,7 +208,8 @@ class Artifact:
         meta: Mapping[str, Any],
         parts: Iterable[str] | None = None,
     ) -> dict[str, Any]:
-        """Write the manifest; from then on the artifact is there. Where another run was first, its manifest stands.
+        """Write the manifest; from then on the artifact is there. Where another run was first, its
+        manifest stands.
 
         Args:
             content_hash: hex SHA-256 over the logical rows in order, whatever the parts.
@@ -197,7 +226,7 @@ class Artifact:
             wanted = sorted(stored if parts is None else parts)
             if missing := [name for name in wanted if name not in stored]:
                 what = f"{len(missing)} parts are missing: {listed(missing)}"
-                raise DesaError(what, where=self.where, mend="rerun: only these are computed")
+                raise DesaError(what, where=self.where, hint="rerun: only these are computed")
             layout = self._ledger.read(LAYOUT, self.key.digest)
             document = {
                 "key": self.key.document(),
@@ -205,17 +234,22 @@ class Artifact:
                 "counts": plain(counts, "counts"),
                 "layout": layout["layout"] if layout else None,
                 "meta": plain(meta, "meta"),
-                "parts": {name: {k: v for k, v in asdict(stored[name]).items() if k != "name"} for name in wanted},
+                "parts": {
+                    name: {k: v for k, v in asdict(stored[name]).items() if k != "name"}
+                    for name in wanted
+                },
             }
-            # Where another run was first its manifest has other timings; whether the content agrees is checked below.
+            # Where another run was first its manifest has other timings; whether the content agrees
+            # is checked below.
             with suppress(NameTakenError):
                 self._files.publish(f"{self._ledger.folder}/{MANIFEST}", seal(document))
         manifest = self.manifest()
         if manifest["content"] != content_hash:
             raise DesaError(
-                f"holds content {manifest['content']}, this run computed {content_hash} for the same key",
+                f"holds content {manifest['content']}, this run computed {content_hash} for the"
+                " same key",
                 where=self.where,
-                mend="delete that folder and rerun; if it happens again, raise the stage's version",
+                hint="delete that folder and rerun; if it happens again, raise the stage's version",
             )
         return manifest
 
@@ -225,7 +259,9 @@ class Artifact:
         self._ledger.discard(name)
 
     def discard(self) -> None:
-        """Remove all of it: the manifest, then the sidecars, then the rest with what killed writers left."""
+        """Remove all of it: the manifest, then the sidecars, then the rest with what killed writers
+        left.
+        """
         self._unpublish()
         folder = self._ledger.folder
         files = [*self._files.list(folder), *self._files.list(folder, leftovers=True)]
@@ -234,7 +270,9 @@ class Artifact:
         self._files.delete_folder(folder)
 
     def damage(self) -> dict[str, CorruptArtifact]:
-        """Every damaged file by the part (or `manifest.json`, `layout.json`) it belongs to; reads all bytes."""
+        """Every damaged file by the part (or `manifest.json`, `layout.json`) it belongs to; reads
+        all bytes.
+        """
         found: dict[str, CorruptArtifact] = {}
         self._stored = None  # what the disk holds counts, not what was read before
         for name, key in ((MANIFEST, self.key.document()), (LAYOUT, self.key.digest)):
@@ -247,7 +285,9 @@ class Artifact:
         for name, info in self.parts().items():
             if self._ledger.sidecar(name) != info:
                 place = f"{self._ledger.folder}/{name}.json"
-                found[name] = self._files.corrupt(place, "is missing, damaged, or differs from the manifest")
+                found[name] = self._files.corrupt(
+                    place, "is missing, damaged, or differs from the manifest"
+                )
                 continue
             try:
                 self._files.local_path(f"{self._ledger.folder}/{info.file}", info.sha256)
@@ -263,12 +303,12 @@ class Artifact:
         if errors:
             raise errors[0]
 
-    def _mend(self) -> None:
+    def _hint(self) -> None:
         for name, error in self.damage().items():
             self.repaired.append(str(error))
             if name == MANIFEST:
                 self._unpublish()
-                self._mend()  # the parts that it listed are still to be checked
+                self._hint()  # the parts that it listed are still to be checked
             elif name == LAYOUT:
                 self.discard()  # without it nobody knows what the parts hold
                 break

@@ -1,4 +1,6 @@
-"""What lies in a store, for the people who look after the disk: every artifact's folder, complete or not."""
+"""What lies in a store, for the people who look after the disk: every artifact's folder, complete
+or not.
+"""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +52,9 @@ def entries(files: Files) -> Iterator[Entry]:
 def manifests(files: Files, stage: str) -> Iterator[dict[str, Any]]:
     """The manifests of a stage's complete artifacts, newest first; damaged ones are passed over."""
     folders = files.list(stage)
-    for short in sorted(filter(SHORT.fullmatch, folders), key=lambda short: -folders[short].modified):
+    for short in sorted(
+        filter(SHORT.fullmatch, folders), key=lambda short: -folders[short].modified
+    ):
         data = files.read_bytes(f"{stage}/{short}/manifest.json")
         if data is not None:
             try:
@@ -77,7 +81,9 @@ def entry(files: Files, stage: str, short: str) -> Entry | None:
 
 
 def _manifest(data: bytes, stage: str, short: str) -> tuple[dict[str, Any], Key]:
-    """A manifest and its key. Raises ValueError or DesaError where it is damaged, or belongs to another place."""
+    """A manifest and its key. Raises ValueError or DesaError where it is damaged, or belongs to
+    another place.
+    """
     document = checked(unseal(data), ManifestShape)
     key = Key(**document["key"])
     if (key.stage, key.short) != (stage, short):

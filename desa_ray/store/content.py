@@ -1,8 +1,10 @@
-"""Content hashes over logical rows in order: equal rows give equal hashes, however they were cut, chunked or stored.
+"""Content hashes over logical rows in order: equal rows give equal hashes, however they were cut,
+chunked or stored.
 
-A table is hashed column by column: every column is one or more byte streams (validity, values, lengths, ...) to which
-each further frame appends, so the digests depend on the concatenated rows only. The header holds the schema and the
-number of rows. An array is hashed as its rows' little-endian bytes in C order behind a header of dtype and row shape.
+A table is hashed column by column: every column is one or more byte streams (validity, values,
+lengths, ...) to which each further frame appends, so the digests depend on the concatenated rows
+only. The header holds the schema and the number of rows. An array is hashed as its rows'
+little-endian bytes in C order behind a header of dtype and row shape.
 """
 
 import hashlib
@@ -29,7 +31,8 @@ class RowHasher:
     Nulls differ from every value; floats count by their bits (so -0.0 is not 0.0).
 
     Args:
-        schema: column names to dtypes: numbers, Boolean, String, Binary, times, and List, Array, Struct of these.
+        schema: column names to dtypes: numbers, Boolean, String, Binary, times, and List, Array,
+            Struct of these.
 
     Raises:
         DesaError: a column of another type (categories and objects have no bytes of their own).
@@ -56,9 +59,13 @@ class RowHasher:
         return sha256_json({"schema": header, "rows": self.rows, "streams": streams})
 
     def _append(self, path: str, values: pl.Series) -> None:
-        # Straight from the buffers where that can be: polars' own operations take longer than a small column's hash.
+        # Straight from the buffers where that can be: polars' own operations take longer than a
+        # small column's hash.
         dtype, full = values.dtype, values.null_count() == 0
-        self._write(f"{path}/valid", np.ones(len(values), np.bool_) if full else values.is_not_null().to_numpy())
+        self._write(
+            f"{path}/valid",
+            np.ones(len(values), np.bool_) if full else values.is_not_null().to_numpy(),
+        )
         if isinstance(dtype, pl.Struct):
             for number, field in enumerate(dtype.fields):
                 self._append(f"{path}/{number}", values.struct.field(field.name))
@@ -66,13 +73,15 @@ class RowHasher:
             self._append(f"{path}/array", values.arr.to_list())
         elif isinstance(dtype, pl.List):
             lists: Any = values.to_arrow(compat_level=OLDEST)
-            lengths = np.diff(_offsets(lists)) if full else values.list.len().fill_null(0).to_numpy()
+            lengths = (
+                np.diff(_offsets(lists)) if full else values.list.len().fill_null(0).to_numpy()
+            )
             self._write(f"{path}/length", lengths.astype(np.uint64))
             self._append(f"{path}/item", pl.Series(lists.flatten(), dtype=dtype.inner))
         elif dtype in (pl.String, pl.Binary):
-            strings: Any = (values if full else values.fill_null("" if dtype == pl.String else b"")).to_arrow(
-                compat_level=OLDEST
-            )
+            strings: Any = (
+                values if full else values.fill_null("" if dtype == pl.String else b"")
+            ).to_arrow(compat_level=OLDEST)
             offsets, data = _offsets(strings), strings.buffers()[2]
             self._write(f"{path}/length", np.diff(offsets).astype(np.uint64))
             if data is not None:
@@ -103,19 +112,23 @@ def _streams(path: str, dtype: DataType | DataTypeClass, column: str) -> Iterato
     elif dtype in FIXED:
         yield f"{path}/value"
     else:
-        mend = "cast it to String or to numbers"
-        raise DesaError(f"{dtype} has no stable bytes", where=f"column {column}", mend=mend)
+        hint = "cast it to String or to numbers"
+        raise DesaError(f"{dtype} has no stable bytes", where=f"column {column}", hint=hint)
 
 
 def _offsets(array: Any) -> np.ndarray:
-    """Where the items of a large list or string array of Arrow begin, and where the last one ends."""
+    """Where the items of a large list or string array of Arrow begin, and where the last
+    one ends.
+    """
     if len(array) == 0:
         return np.zeros(1, np.int64)
     return np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array) + 1]
 
 
 class ArrayHasher:
-    """SHA-256 over the rows (first axis) of arrays of one dtype and row shape, in the order they are given."""
+    """SHA-256 over the rows (first axis) of arrays of one dtype and row shape, in the order they
+    are given.
+    """
 
     def __init__(self, dtype: DTypeLike, row_shape: tuple[int, ...] = ()):
         self.dtype, self.row_shape = np.dtype(dtype).newbyteorder("<"), row_shape
@@ -124,7 +137,10 @@ class ArrayHasher:
 
     def update(self, rows: np.ndarray) -> None:
         """Append rows, shape [n, *row_shape], of the dtype (in either byte order)."""
-        assert (rows.dtype.newbyteorder("<"), rows.shape[1:]) == (self.dtype, self.row_shape), (rows.dtype, rows.shape)
+        assert (rows.dtype.newbyteorder("<"), rows.shape[1:]) == (self.dtype, self.row_shape), (
+            rows.dtype,
+            rows.shape,
+        )
         self._hash.update(row_bytes(rows))
 
     def hexdigest(self) -> str:
@@ -146,8 +162,12 @@ def array_content(array: np.ndarray) -> str:
 
 
 def row_bytes(array: np.ndarray) -> memoryview:
-    """The array's elements in C order, little-endian, as bytes. Raises DesaError for other than plain numbers."""
+    """The array's elements in C order, little-endian, as bytes. Raises DesaError for other than
+    plain numbers.
+    """
     if array.dtype.kind not in "biufc":
-        raise DesaError(f"an array of dtype {array.dtype} has no stable bytes", mend="store numbers")
+        raise DesaError(
+            f"an array of dtype {array.dtype} has no stable bytes", hint="store numbers"
+        )
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data

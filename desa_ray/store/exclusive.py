@@ -1,7 +1,9 @@
-"""The lock of a stored stage: one process at a time fixes its layout, and drops what is out of date or damaged.
+"""The lock of a stored stage: one process at a time fixes its layout, and drops what is out of date
+or damaged.
 
-An object store has no such lock; there, runs at once are safe as long as none finds a stage out of date or damaged.
-Whoever holds the lock of a key sees the store as it is: a repair of an input would take that input's lock as well.
+An object store has no such lock; there, runs at once are safe as long as none finds a stage out of
+date or damaged. Whoever holds the lock of a key sees the store as it is: a repair of an input would
+take that input's lock as well.
 """
 
 import threading
@@ -31,7 +33,11 @@ def exclusive(files: Files, key: Key) -> Iterator[None]:
     Raises:
         DesaError: another process had it for too long, or this file system gives no locks.
     """
-    place = nullcontext() if files.local is None else held(STAGE, files.local / FOLDER / f"{key.stage}-{key.short}")
+    place = (
+        nullcontext()
+        if files.local is None
+        else held(STAGE, files.local / FOLDER / f"{key.stage}-{key.short}")
+    )
     with place:
         _own.keys += 1
         try:

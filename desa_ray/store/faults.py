@@ -1,4 +1,6 @@
-"""What a failing disk says, in the user's words: system errors become one `DesaError` with its place and mend."""
+"""What a failing disk says, in the user's words: system errors become one `DesaError` with its
+place and hint.
+"""
 
 import errno
 import os
@@ -16,7 +18,10 @@ NO_FOLDER = ("a file stands where a folder is needed", "set store.root to a fold
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # Clients of object stores raise errors of their own for what is no answer of the store.
 REMOTE = ("aiobotocore", "aiohttp", "azure", "botocore", "google", "requests")
-REMOTE_MEND = "check the address and its credentials in the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...)"
+REMOTE_HINT = (
+    "check the address and its credentials in the environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID,"
+    " ...)"
+)
 CAUSES = {
     errno.ENOSPC: ("no space left on the disk", FREE),
     errno.EDQUOT: ("the disk quota is used up", FREE),
@@ -25,36 +30,45 @@ CAUSES = {
     errno.EPERM: ("operation not permitted", f"give the permission, or {OTHER_ROOT}"),
     errno.ENOTDIR: NO_FOLDER,
     errno.EEXIST: NO_FOLDER,
-    errno.ENOENT: ("the folder vanished or cannot be made", "check store.root, and that nobody clears it; then rerun"),
+    errno.ENOENT: (
+        "the folder vanished or cannot be made",
+        "check store.root, and that nobody clears it; then rerun",
+    ),
 }
 
 
 @contextmanager
 def explained(doing: str, place: str, root: str) -> Iterator[None]:
-    """Turn system errors inside into `<place>: cannot <doing>: <cause> (<mend>)`; other errors pass.
+    """Turn system errors inside into `<place>: cannot <doing>: <cause> (<hint>)`; other errors
+    pass.
 
-    A file outside `root` (a temporary copy, what a part's writer reads, a parent folder) is named as well.
+    A file outside `root` (a temporary copy, what a part's writer reads, a parent folder) is named
+    as well.
     """
     try:
         yield
     except OSError as error:
-        default = (error.strerror or str(error) or type(error).__name__, "check the file system, then rerun")
-        what, mend = CAUSES.get(error.errno or 0, default)
+        default = (
+            error.strerror or str(error) or type(error).__name__,
+            "check the file system, then rerun",
+        )
+        what, hint = CAUSES.get(error.errno or 0, default)
         outside = error.filename and not str(error.filename).startswith(root)
         at = f", at {error.filename}" if outside else ""
-        raise DesaError(f"cannot {doing}: {what}{at}", where=place, mend=mend) from error
+        raise DesaError(f"cannot {doing}: {what}{at}", where=place, hint=hint) from error
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in REMOTE:
             raise
         what = f"cannot {doing}: {redacted(str(error).splitlines()[0])}"
-        raise DesaError(what, where=place, mend=REMOTE_MEND) from error
+        raise DesaError(what, where=place, hint=REMOTE_HINT) from error
 
 
 @contextmanager
 def full_disk_told(folder: Path) -> Iterator[None]:
     """Turn any error inside that a full disk below `folder` explains into the system's own.
 
-    Libraries that write files report it each in a class of their own: most with the system's words, numpy without.
+    Libraries that write files report it each in a class of their own: most with the system's words,
+    numpy without.
     """
     try:
         yield

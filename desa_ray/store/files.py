@@ -1,9 +1,10 @@
 """All file access of the store: a file is published whole, once, or it is not there.
 
-On a local file system a file is written under a hidden temporary name beside its place, flushed to the disk, and
-linked to its final name: a link, unlike a rename, fails when the name is taken, so the first of two racing writers
-wins and a killed one leaves nothing but its temporary file. On any other fsspec file system one conditional put
-(`mode="create"`) does the same; object stores never show half an object.
+On a local file system a file is written under a hidden temporary name beside its place, flushed to
+the disk, and linked to its final name: a link, unlike a rename, fails when the name is taken, so
+the first of two racing writers wins and a killed one leaves nothing but its temporary file. On any
+other fsspec file system one conditional put (`mode="create"`) does the same; object stores never
+show half an object.
 """
 
 import errno
@@ -36,11 +37,15 @@ LEASES = ".leases"  # the one folder whose files change: who is at work (leases.
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
 NAME = re.compile(rf"\{LEASES}|(\{LEASES}/)?{_WORD}(/{_WORD})*")
 
-_verified: dict[str, tuple[object, ...]] = {}  # path -> stamp and SHA-256 of the files that this process has checked
+_verified: dict[
+    str, tuple[object, ...]
+] = {}  # path -> stamp and SHA-256 of the files that this process has checked
 
 
 class NameTakenError(Exception):
-    """The file `name` holds other bytes already: our own signal that another writer was first, never a user's error."""
+    """The file `name` holds other bytes already: our own signal that another writer was first,
+    never a user's error.
+    """
 
     def __init__(self, name: str):
         super().__init__(name)
@@ -49,16 +54,20 @@ class NameTakenError(Exception):
 
 @dataclass(frozen=True)
 class FileStat:
-    """Size in bytes; time of the last change in seconds since 1970 (0 where the file system does not tell)."""
+    """Size in bytes; time of the last change in seconds since 1970 (0 where the file system does
+    not tell).
+    """
 
     bytes: int
     modified: float
 
 
 class Files:
-    """Write-once files below one root: a local folder or any fsspec URL. Names are relative, with `/`.
+    """Write-once files below one root: a local folder or any fsspec URL. Names are relative, with
+    `/`.
 
-    Every method raises DesaError where the disk is full, read-only, forbidden, or a file stands in the way.
+    Every method raises DesaError where the disk is full, read-only, forbidden, or a file stands in
+    the way.
 
     Raises:
         DesaError: an unknown or uninstalled file system, or a root that is a file.
@@ -66,16 +75,24 @@ class Files:
 
     def __init__(self, root: str | os.PathLike[str]):
         self.root = os.fspath(root)
-        self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip("/")  # never show a password that a URL holds
+        self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip(
+            "/"
+        )  # never show a password that a URL holds
         try:
             self._fs, self._base = _file_system(self.root)
         except (ValueError, ImportError) as error:
-            raise DesaError(f"cannot open it: {error}", where=self.shown, mend="set store.root to a folder") from error
+            raise DesaError(
+                f"cannot open it: {error}", where=self.shown, hint="set store.root to a folder"
+            ) from error
         self._local = isinstance(self._fs, LocalFileSystem)
         if self._local:
-            self.root = self.shown = self._base  # absolute, as it travels to processes that work elsewhere
+            self.root = self.shown = (
+                self._base
+            )  # absolute, as it travels to processes that work elsewhere
             if os.path.lexists(self._base) and not Path(self._base).is_dir():
-                raise DesaError("is a file, not a folder", where=self.shown, mend="set store.root to a folder")
+                raise DesaError(
+                    "is a file, not a folder", where=self.shown, hint="set store.root to a folder"
+                )
 
     def __reduce__(self):
         return (Files, (self.root,))
@@ -109,11 +126,15 @@ class Files:
         return self.size(name) is not None
 
     def free_bytes(self) -> int | None:
-        """What a writer may still fill of the disk that holds the root; None where nobody knows (an object store)."""
+        """What a writer may still fill of the disk that holds the root; None where nobody knows (an
+        object store).
+        """
         if not self._local:
             return None
         place = Path(self._base)
-        return shutil.disk_usage(next(folder for folder in (place, *place.parents) if folder.exists())).free
+        return shutil.disk_usage(
+            next(folder for folder in (place, *place.parents) if folder.exists())
+        ).free
 
     def list(self, folder: str = "", *, leftovers: bool = False) -> dict[str, FileStat]:
         """The names in `folder` in order, folders included (size 0), foreign names left out.
@@ -130,17 +151,28 @@ class Files:
             name = entry["name"].rstrip("/").rpartition("/")[2]
             if NAME.fullmatch(name) and name.startswith(TEMPORARY) == leftovers:
                 size = entry["size"] if entry["type"] == "file" else 0
-                changed = next((entry[field] for field in ("mtime", "LastModified", "created") if field in entry), 0.0)
-                found[name] = FileStat(size, changed.timestamp() if isinstance(changed, datetime) else float(changed))
+                changed = next(
+                    (
+                        entry[field]
+                        for field in ("mtime", "LastModified", "created")
+                        if field in entry
+                    ),
+                    0.0,
+                )
+                found[name] = FileStat(
+                    size, changed.timestamp() if isinstance(changed, datetime) else float(changed)
+                )
         return dict(sorted(found.items()))
 
     def local_path(self, name: str, sha256: str) -> Path:
-        """A local file whose bytes have this SHA-256: the file itself, or a copy that lives as long as the process.
+        """A local file whose bytes have this SHA-256: the file itself, or a copy that lives as long
+        as the process.
 
         It is read once per process, and again whenever its size, time of change or inode differ.
 
         Raises:
-            CorruptArtifact: the file is missing or has other bytes; names it, both hashes and the mend.
+            CorruptArtifact: the file is missing or has other bytes; names it, both hashes and the
+                hint.
         """
         with self._explained("read", name):
             try:
@@ -155,8 +187,11 @@ class Files:
             if found != sha256:
                 if not self._local:
                     path.unlink(missing_ok=True)
-                raise self.corrupt(name, f"expected SHA-256 {sha256}, found {found} ({stat.st_size} bytes)")
-        # A file changed again within one tick of the clock keeps its stamp: trust only a stamp of some age.
+                raise self.corrupt(
+                    name, f"expected SHA-256 {sha256}, found {found} ({stat.st_size} bytes)"
+                )
+        # A file changed again within one tick of the clock keeps its stamp: trust only a stamp of
+        # some age.
         if time.time_ns() - stat.st_mtime_ns > 2_000_000_000:
             _verified[str(path)] = stamp
         return path
@@ -180,7 +215,9 @@ class Files:
                 if isinstance(content, bytes):
                     self._once(published, lambda: self._fs.pipe_file(path, content, mode="create"))
                 else:
-                    self._once(published, lambda: self._fs.put_file(str(source), path, mode="create"))
+                    self._once(
+                        published, lambda: self._fs.put_file(str(source), path, mode="create")
+                    )
                 return published
 
     def overwrite(self, name: str, data: bytes) -> None:
@@ -207,7 +244,9 @@ class Files:
                 return
 
     def delete_folder(self, name: str) -> None:
-        """Remove an empty folder; one that is gone, or filled by another writer meanwhile, is left to them."""
+        """Remove an empty folder; one that is gone, or filled by another writer meanwhile, is left
+        to them.
+        """
         if self._local:
             with self._explained("delete", name):
                 try:
@@ -227,10 +266,16 @@ class Files:
             published = written(name, content, temporary)
             self._once(published, lambda: os.link(temporary, self._path(published.name)))
         except OSError as error:
-            if error.filename2 is None or error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            if error.filename2 is None or error.errno not in (
+                errno.EPERM,
+                errno.EOPNOTSUPP,
+                errno.ENOSYS,
+            ):
                 raise
             what = "this file system has no hard links, by which files are published once"
-            raise DesaError(what, where=self.where(name), mend="set store.root to another disk") from error
+            raise DesaError(
+                what, where=self.where(name), hint="set store.root to another disk"
+            ) from error
         finally:
             temporary.unlink(missing_ok=True)
         flush(folder)
@@ -247,13 +292,17 @@ class Files:
         return path
 
     def _once(self, published: Published, place: Callable[[], object]) -> None:
-        """Give the file its final name by `place`, or see that a file of this name has the same bytes."""
+        """Give the file its final name by `place`, or see that a file of this name has the same
+        bytes.
+        """
         while True:
             try:
                 place()
                 return
             except FileExistsError:
-                with suppress(FileNotFoundError):  # removed meanwhile by the writer that lost: place it again
+                with suppress(
+                    FileNotFoundError
+                ):  # removed meanwhile by the writer that lost: place it again
                     with self._fs.open(self._path(published.name), "rb") as file:
                         found = hashlib.file_digest(file, "sha256").hexdigest()
                     if found != published.sha256:
@@ -264,18 +313,24 @@ class Files:
         return explained(doing, self.where(name), self._base)
 
     def corrupt(self, name: str, what: str) -> CorruptArtifact:
-        """The error for a file that is not what it was; the mend names its folder."""
-        mend = f"rerun with store.repair=true, or delete {self.where(name.rpartition('/')[0])}"
-        return CorruptArtifact(what, where=self.where(name), mend=mend)
+        """The error for a file that is not what it was; the hint names its folder."""
+        hint = f"rerun with store.repair=true, or delete {self.where(name.rpartition('/')[0])}"
+        return CorruptArtifact(what, where=self.where(name), hint=hint)
 
     def _path(self, name: str) -> str:
         if not NAME.fullmatch(name):
-            raise DesaError(f"{name!r} is not a file name", where=self.shown, mend="use letters, digits, . _ and -")
+            raise DesaError(
+                f"{name!r} is not a file name",
+                where=self.shown,
+                hint="use letters, digits, . _ and -",
+            )
         return f"{self._base.rstrip('/')}/{name}"
 
 
 def _file_system(root: str) -> tuple[Any, str]:
-    """Who serves a root, and its name there. Only an address has a scheme; `::` in a folder's name is two letters."""
+    """Who serves a root, and its name there. Only an address has a scheme; `::` in a folder's name
+    is two letters.
+    """
     if "://" in root:
         return url_to_fs(root, use_listings_cache=False)
     local = LocalFileSystem(use_listings_cache=False)

@@ -1,7 +1,8 @@
-"""What may go from a store: everything that nothing kept is built on, that is old enough, and that nobody is using.
+"""What may go from a store: everything that nothing kept is built on, that is old enough, and that
+nobody is using.
 
-Only this module removes artifacts that are whole. A folder without a readable manifest has no known key; it is told by
-the first digits of keys that are kept.
+Only this module removes artifacts that are whole. A folder without a readable manifest has no known
+key; it is told by the first digits of keys that are kept.
 """
 
 import time
@@ -26,7 +27,9 @@ class Verdict:
 
 
 def reachable(found: Sequence[Entry], roots: Iterable[str]) -> set[str]:
-    """The digests of the roots and of everything they were built from, as far as the store has it."""
+    """The digests of the roots and of everything they were built from, as far as the
+    store has it.
+    """
     inputs = {own.key.digest: own.key.inputs.values() for own in found if own.key}
     seen: set[str] = set()
     open_ = list(roots)
@@ -38,29 +41,38 @@ def reachable(found: Sequence[Entry], roots: Iterable[str]) -> set[str]:
     return seen
 
 
-def judged(store: Store, roots: Iterable[str], older_than_s: float, *, texts: bool = False) -> list[Verdict]:
+def judged(
+    store: Store, roots: Iterable[str], older_than_s: float, *, texts: bool = False
+) -> list[Verdict]:
     """A verdict on every artifact.
 
     Args:
         roots: digests of the keys that runs refer to; what they were built from is kept with them.
         older_than_s: what was changed within this time is kept, whoever uses it.
-        texts: let generated text go too. Without this it stays: no recomputation gives it back for certain, and
-            `desa generate` makes it without a run.
+        texts: let generated text go too. Without this it stays: no recomputation gives it back for
+            certain, and `desa generate` makes it without a run.
 
     Raises:
-        DesaError: what is kept has a damaged manifest, so that nobody knows what it was built from; or a live sweep
-            has not yet said what it uses.
+        DesaError: what is kept has a damaged manifest, so that nobody knows what it was built from;
+            or a live sweep has not yet said what it uses.
     """
     found = list(store.list())
     busy = _in_use(store.files)
     kept, working = reachable(found, roots), reachable(found, busy)
-    written = set() if texts else reachable(found, [own.key.digest for own in found if own.key and _live_text(own.key)])
+    written = (
+        set()
+        if texts
+        else reachable(found, [own.key.digest for own in found if own.key and _live_text(own.key)])
+    )
     kept |= _records(store, found, kept | working | written)
     # An unfinished artifact's key is unknown: its folder carries the first digits of it.
     shorts = {digest[:12] for digest in kept | working | written}
     if damaged := [own.problem for own in found if own.problem and own.short in shorts]:
-        mend = "run `desa store verify`, then rerun what uses it with store.repair=true"
-        raise DesaError(f"is needed and damaged, so what it was built from is unknown: {listed(damaged)}", mend=mend)
+        hint = "run `desa store verify`, then rerun what uses it with store.repair=true"
+        raise DesaError(
+            f"is needed and damaged, so what it was built from is unknown: {listed(damaged)}",
+            hint=hint,
+        )
     now = time.time()
     verdicts = []
     for own in found:
@@ -71,7 +83,9 @@ def judged(store: Store, roots: Iterable[str], older_than_s: float, *, texts: bo
             verdicts.append(Verdict(own, False, "runs use it"))
         elif digest in written:
             verdicts.append(Verdict(own, False, "generated text and its queries"))
-        elif max(0.0, now - own.last_use) < older_than_s:  # a time to come is the clock's fault: as good as now
+        elif (
+            max(0.0, now - own.last_use) < older_than_s
+        ):  # a time to come is the clock's fault: as good as now
             verdicts.append(Verdict(own, False, "changed lately"))
         else:
             verdicts.append(Verdict(own, True, "no run uses it" if own.complete else "unfinished"))
@@ -81,7 +95,8 @@ def judged(store: Store, roots: Iterable[str], older_than_s: float, *, texts: bo
 def sweep_out(store: Store, verdicts: Iterable[Verdict]) -> Iterator[Entry]:
     """Remove what may go, one artifact after the other, and yield what went.
 
-    Leases and times of change are read again before each: a sweep that began meanwhile keeps what it uses.
+    Leases and times of change are read again before each: a sweep that began meanwhile keeps what
+    it uses.
     """
     for verdict in verdicts:
         own = verdict.entry
@@ -96,8 +111,12 @@ def _in_use(files: Files) -> set[str]:
     """Digests that live sweeps rely on."""
     live = [holder for holder in holders(files) if holder.live]
     if silent := [str(holder) for holder in live if holder.keys is None]:
-        mend = "wait until its plan stands, or until it is done"
-        raise DesaError(f"a running sweep has not yet said what it uses: {listed(silent)}", where="gc", mend=mend)
+        hint = "wait until its plan stands, or until it is done"
+        raise DesaError(
+            f"a running sweep has not yet said what it uses: {listed(silent)}",
+            where="gc",
+            hint=hint,
+        )
     return {key for holder in live for key in holder.keys or ()}
 
 
@@ -107,12 +126,17 @@ def _live_text(key: Key) -> bool:
 
 
 def _records(store: Store, found: Sequence[Entry], kept: set[str]) -> set[str]:
-    """The records of where kept collections came from, found by the tables they name; they save reading it again."""
+    """The records of where kept collections came from, found by the tables they name; they save
+    reading it again.
+    """
     records = set()
     for own in found:
         if own.key and own.stage in ("collection", "selection"):
             tables = store.artifact(own.key).manifest()["meta"].get("tables", {})
-            if any(Key(table, 1, {"content": content}, {}).digest in kept for table, content in tables.items()):
+            if any(
+                Key(table, 1, {"content": content}, {}).digest in kept
+                for table, content in tables.items()
+            ):
                 records.add(own.key.digest)
     return records
 
@@ -121,6 +145,8 @@ def _remove(files: Files, own: Entry) -> None:
     """The manifest first, then the sidecars, then the rest with what killed writers left."""
     folder = f"{own.stage}/{own.short}"
     names = [*files.list(folder), *files.list(folder, leftovers=True)]
-    for name in sorted(names, key=lambda name: (name != "manifest.json", not name.endswith(".json"))):
+    for name in sorted(
+        names, key=lambda name: (name != "manifest.json", not name.endswith(".json"))
+    ):
         files.delete(f"{folder}/{name}")
     files.delete_folder(folder)

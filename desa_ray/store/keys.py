@@ -1,8 +1,9 @@
 """A key is everything that decides a result, as plain data; its digest is the artifact's address.
 
-Two runs that would compute the same thing must make the same key, today and on any machine, so values whose text form
-is not stable (NaN, sets, objects, paths) are refused with the place and a way to write them. The digest is
-the SHA-256 of the canonical JSON of (stage, stage version, parameters, input keys): method.md section 12.
+Two runs that would compute the same thing must make the same key, today and on any machine, so
+values whose text form is not stable (NaN, sets, objects, paths) are refused with the place and a
+way to write them. The digest is the SHA-256 of the canonical JSON of (stage, stage version,
+parameters, input keys): method.md section 12.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from desa_ray.types import canonical_json
 
 STAGE = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
-MENDS: tuple[tuple[tuple[type, ...], str], ...] = (
+HINTS: tuple[tuple[tuple[type, ...], str], ...] = (
     ((Fraction,), 'write it as a string such as "1/4"'),
     ((set, frozenset), "write it as a sorted list"),
     ((bytes, bytearray, memoryview), "decode it, or give its SHA-256"),
@@ -29,7 +30,8 @@ MENDS: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def plain(value: Any, where: str) -> Any:
-    """A copy of `value` made of dict, list, str, int, finite float, bool and None only; tuples become lists.
+    """A copy of `value` made of dict, list, str, int, finite float, bool and None only; tuples
+    become lists.
 
     Raises:
         DesaError: any other value, naming its place below `where` and how to write it instead.
@@ -37,7 +39,9 @@ def plain(value: Any, where: str) -> Any:
     if isinstance(value, Mapping):
         for name in value:
             if type(name) is not str:
-                raise DesaError(f"{name!r} cannot name a value", where=where, mend="use string names")
+                raise DesaError(
+                    f"{name!r} cannot name a value", where=where, hint="use string names"
+                )
         return {plain(name, where): plain(item, f"{where}.{name}") for name, item in value.items()}
     if type(value) in (list, tuple):
         return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
@@ -45,14 +49,23 @@ def plain(value: Any, where: str) -> Any:
         return value
     if type(value) is float:
         if not math.isfinite(value):
-            raise DesaError(f"{value} is not a stable value", where=where, mend="use null or a string that says it")
+            raise DesaError(
+                f"{value} is not a stable value",
+                where=where,
+                hint="use null or a string that says it",
+            )
         return value + 0.0  # reads -0.0 as 0.0
     if type(value) is str:
         if any("\ud800" <= char <= "\udfff" for char in value):
-            raise DesaError(f"{value!r} has a lone surrogate", where=where, mend="give valid Unicode")
+            raise DesaError(
+                f"{value!r} has a lone surrogate", where=where, hint="give valid Unicode"
+            )
         return value
-    mend = next((mend for kinds, mend in MENDS if isinstance(value, kinds)), "give plain numbers, strings or lists")
-    raise DesaError(f"a {type(value).__name__} is not a stable value", where=where, mend=mend)
+    hint = next(
+        (hint for kinds, hint in HINTS if isinstance(value, kinds)),
+        "give plain numbers, strings or lists",
+    )
+    raise DesaError(f"a {type(value).__name__} is not a stable value", where=where, hint=hint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +75,10 @@ class Key:
     Attributes:
         stage: the stage's name (lower case, also the folder in the store).
         version: raised whenever the stage's code changes what it computes.
-        params: every parameter that changes the result, and no other (no pool, batch or shard sizes, no paths).
-        inputs: input name to the digest (64 hex) of the input's key, or of its contents where it has no key.
+        params: every parameter that changes the result, and no other (no pool, batch or shard
+            sizes, no paths).
+        inputs: input name to the digest (64 hex) of the input's key, or of its contents where it
+            has no key.
 
     Raises:
         DesaError: an unstable value; says where it stands and how to write it.
@@ -77,20 +92,29 @@ class Key:
     def __post_init__(self):
         where = f"key of stage {self.stage}"
         if not (isinstance(self.stage, str) and STAGE.fullmatch(self.stage)):
-            raise DesaError(f"{self.stage!r} is not a stage name", where=where, mend="use a-z, 0-9, _ and -")
+            raise DesaError(
+                f"{self.stage!r} is not a stage name", where=where, hint="use a-z, 0-9, _ and -"
+            )
         if type(self.version) is not int or self.version < 1:
             raise DesaError(f"version {self.version!r} is not a whole number from 1", where=where)
         for name, digest in self.inputs.items():
             if type(digest) is not str or not DIGEST.fullmatch(digest):
                 what = f"{digest!r} is not a SHA-256 in 64 hex digits"
-                raise DesaError(what, where=f"{where}: inputs.{name}", mend="give the digest of the input's key")
+                raise DesaError(
+                    what, where=f"{where}: inputs.{name}", hint="give the digest of the input's key"
+                )
         # Own plain copies, so that nothing the caller changes later moves the key.
         object.__setattr__(self, "params", plain(self.params, f"{where}: params"))
         object.__setattr__(self, "inputs", plain(self.inputs, f"{where}: inputs"))
 
     def document(self) -> dict[str, Any]:
         """The full key as plain data; `Key(**document)` is the same key."""
-        return {"stage": self.stage, "version": self.version, "params": self.params, "inputs": self.inputs}
+        return {
+            "stage": self.stage,
+            "version": self.version,
+            "params": self.params,
+            "inputs": self.inputs,
+        }
 
     def canonical(self) -> str:
         return canonical_json(self.document())

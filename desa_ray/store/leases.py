@@ -1,11 +1,13 @@
-"""Leases: who is at work on a store, and which artifacts they rely on, so that cleaning up leaves those alone.
+"""Leases: who is at work on a store, and which artifacts they rely on, so that cleaning up leaves
+those alone.
 
-`<root>/.leases/<owner>.json` says process, machine, time of the last heartbeat and the digests of the keys in use. On
-the owner's own machine (same boot, same process namespace) the process decides whether a lease is live; elsewhere a
-heartbeat older than `STALE_S` means that the owner died. Clocks of machines that share a store must agree within that.
+`<root>/.leases/<owner>.json` says process, machine, time of the last heartbeat and the digests of
+the keys in use. On the owner's own machine (same boot, same process namespace) the process decides
+whether a lease is live; elsewhere a heartbeat older than `STALE_S` means that the owner died.
+Clocks of machines that share a store must agree within that.
 
-A sweep takes its lease before it looks at what is stored, without keys, and names them (`refer`) when its plan stands.
-What killed sweeps left is swept when the next one takes its lease.
+A sweep takes its lease before it looks at what is stored, without keys, and names them (`refer`)
+when its plan stands. What killed sweeps left is swept when the next one takes its lease.
 """
 
 import os
@@ -40,11 +42,12 @@ class Holder:
     Attributes:
         owner: the sweep's id.
         host, pid: where it runs.
-        process: the process beyond doubt (boot, process namespace, start time), so that a number used again misleads
-            nobody; empty where the system does not tell.
+        process: the process beyond doubt (boot, process namespace, start time), so that a number
+            used again misleads nobody; empty where the system does not tell.
         token: one a lease taken, so that an owner notices that another took over.
         started, heartbeat: seconds since 1970.
-        keys: digests (64 hex digits) of the keys of the artifacts in use; None where it did not say.
+        keys: digests (64 hex digits) of the keys of the artifacts in use; None where it did not
+            say.
     """
 
     owner: str
@@ -71,7 +74,9 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody can come back for it: its process is dead, or its machine was silent for a day."""
+        """Whether nobody can come back for it: its process is dead, or its machine was silent for a
+        day.
+        """
         system_id, _, _ = self.process.rpartition("/")
         known = bool(system_id) and system_id == system()
         return not self.live and (known or self.silent_s > GONE_S)
@@ -91,7 +96,9 @@ def holders(files: Files) -> list[Holder]:
 
 
 def sweep_leases(files: Files) -> list[str]:
-    """Remove the leases of dead sweeps and half-written ones; returns their names. Damaged ones are left."""
+    """Remove the leases of dead sweeps and half-written ones; returns their names. Damaged ones are
+    left.
+    """
     swept = []
     for name in files.list(LEASES):
         owner = name.removesuffix(".json")
@@ -110,9 +117,11 @@ def sweep_leases(files: Files) -> list[str]:
 
 
 class Lease:
-    """A held lease. Use it as a context manager: a thread beats while the block runs, the end releases it.
+    """A held lease. Use it as a context manager: a thread beats while the block runs, the end
+    releases it.
 
-    A heartbeat that fails (full disk, network) is tried again with the next; `failure` keeps the last one's error.
+    A heartbeat that fails (full disk, network) is tried again with the next; `failure` keeps the
+    last one's error.
     """
 
     def __init__(self, files: Files, holder: Holder):
@@ -122,12 +131,13 @@ class Lease:
 
     @classmethod
     def acquire(cls, files: Files, owner: str, keys: Iterable[str] | None = None) -> Self:
-        """Take the lease `owner`; a stale one of that name is taken over, those of dead sweeps are removed.
+        """Take the lease `owner`; a stale one of that name is taken over, those of dead sweeps are
+        removed.
 
         Args:
             owner: the sweep's id: letters, digits, `_` and `-`.
-            keys: digests of the keys of every artifact that the sweep reads or makes. Without them nothing at all is
-                cleaned up while the lease lives.
+            keys: digests of the keys of every artifact that the sweep reads or makes. Without them
+                nothing at all is cleaned up while the lease lives.
 
         Raises:
             DesaError: a live process holds it.
@@ -136,7 +146,14 @@ class Lease:
         sweep_leases(files)
         now = time.time()
         holder = Holder(
-            owner, socket.gethostname(), os.getpid(), _process(os.getpid()) or "", uuid4().hex, now, now, _digests(keys)
+            owner,
+            socket.gethostname(),
+            os.getpid(),
+            _process(os.getpid()) or "",
+            uuid4().hex,
+            now,
+            now,
+            _digests(keys),
         )
         while True:
             try:
@@ -145,8 +162,10 @@ class Lease:
             except NameTakenError:
                 found = _read(files, owner)
             if found is not None and found.live:
-                mend = "wait for it, or end it; the same command goes on from there"
-                raise DesaError(f"is being run by process {found.pid} on {found.host}", where=owner, mend=mend)
+                hint = "wait for it, or end it; the same command goes on from there"
+                raise DesaError(
+                    f"is being run by process {found.pid} on {found.host}", where=owner, hint=hint
+                )
             files.delete(_name(owner))
 
     def refer(self, keys: Iterable[str]) -> None:
@@ -160,12 +179,15 @@ class Lease:
         """Say that the owner is alive.
 
         Raises:
-            DesaError: another process took the lease over (this one was away for too long), or it was removed.
+            DesaError: another process took the lease over (this one was away for too long), or it
+                was removed.
         """
         with inside(LEASE, self._lock):
             if not self._own():
                 what = "this process was away for so long that its lease was taken over or removed"
-                raise DesaError(what, where=self._holder.owner, mend="rerun: what is stored stays stored")
+                raise DesaError(
+                    what, where=self._holder.owner, hint="rerun: what is stored stays stored"
+                )
             self._holder = replace(self._holder, heartbeat=time.time())
             self._files.overwrite(_name(self._holder.owner), seal(asdict(self._holder)))
 
@@ -181,7 +203,9 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(DesaError):  # a disk that fails here goes stale by itself, and must not hide the block's error
+        with suppress(
+            DesaError
+        ):  # a disk that fails here goes stale by itself, and must not hide the block's error
             self.release()
 
     def _beat_on(self) -> None:
@@ -221,8 +245,10 @@ def _read(files: Files, owner: str) -> Holder | None:
             raise ValueError("it names another owner")
         return _by_file_time(files, holder)
     except ValueError as error:
-        mend = "make sure that no sweep is running on this store, then delete the file"
-        raise DesaError(f"the lease is damaged: {error}", where=files.where(_name(owner)), mend=mend) from error
+        hint = "make sure that no sweep is running on this store, then delete the file"
+        raise DesaError(
+            f"the lease is damaged: {error}", where=files.where(_name(owner)), hint=hint
+        ) from error
 
 
 def _by_file_time(files: Files, holder: Holder) -> Holder:
@@ -235,6 +261,8 @@ def _by_file_time(files: Files, holder: Holder) -> Holder:
 
 
 def _process(pid: int) -> str | None:
-    """A running process beyond doubt: `system` and its start time in clock ticks; None where there is none."""
+    """A running process beyond doubt: `system` and its start time in clock ticks; None where there
+    is none.
+    """
     found = process(pid)
     return None if found is None or not runs(found) else f"{system()}/{found.started}"

@@ -1,8 +1,9 @@
 """The resume ledger of one artifact: a part counts once its sidecar is there and its file is whole.
 
-A part's file carries its hash in its name, and the sidecar, written after it, says which file is the part. So two
-writers of one part never touch each other's bytes, a run killed between the two blocks nothing, and no lock is needed,
-also on object stores: whoever publishes the sidecar first has written the part, and the others take it over.
+A part's file carries its hash in its name, and the sidecar, written after it, says which file is
+the part. So two writers of one part never touch each other's bytes, a run killed between the two
+blocks nothing, and no lock is needed, also on object stores: whoever publishes the sidecar first
+has written the part, and the others take it over.
 """
 
 import re
@@ -28,7 +29,8 @@ class PartInfo:
     """One finished part.
 
     Attributes:
-        name: the part's name, such as `part-00000.parquet`; parts follow each other in the order of their names.
+        name: the part's name, such as `part-00000.parquet`; parts follow each other in the order of
+            their names.
         file: the file in the artifact's folder that holds its bytes.
         rows: logical rows in it.
         sha256, bytes: hash (hex) and number of the file's bytes.
@@ -44,7 +46,9 @@ class PartInfo:
 
 
 class Ledger:
-    """The parts in the folder `<stage>/<key12>` of one key, whether or not the artifact is complete."""
+    """The parts in the folder `<stage>/<key12>` of one key, whether or not the artifact is
+    complete.
+    """
 
     def __init__(self, files: Files, key: Key):
         self.files, self.key = files, key
@@ -58,9 +62,10 @@ class Ledger:
         """A sealed document of this folder, or None where there is none.
 
         Raises:
-            CorruptArtifact: it is cut short, was changed, holds other things than such a document does, or belongs
-                into another folder.
-            DesaError: its `key` is not `key`: the folder belongs to a key with the same first digits.
+            CorruptArtifact: it is cut short, was changed, holds other things than such a document
+                does, or belongs into another folder.
+            DesaError: its `key` is not `key`: the folder belongs to a key with the same first
+                digits.
         """
         data = self.files.read_bytes(f"{self.folder}/{name}")
         if data is None:
@@ -75,10 +80,17 @@ class Ledger:
             if found[:12] != self.key.short:
                 raise corrupt(f"is damaged: its key {found[:12]} is not that of its folder")
             what = f"belongs to another key than {self.key.digest}, with the same first digits"
-            raise DesaError(what, where=self.where(name), mend="set another store.root for one of the two")
+            raise DesaError(
+                what, where=self.where(name), hint="set another store.root for one of the two"
+            )
         if name == MANIFEST:
-            told = {field: Told(document[field] or {}, field, corrupt("")) for field in ("counts", "layout", "meta")}
-            return document | {field: value for field, value in told.items() if document[field] is not None}
+            told = {
+                field: Told(document[field] or {}, field, corrupt(""))
+                for field in ("counts", "layout", "meta")
+            }
+            return document | {
+                field: value for field, value in told.items() if document[field] is not None
+            }
         return document
 
     def sidecar(self, name: str) -> PartInfo | None:
@@ -96,7 +108,9 @@ class Ledger:
         """The part if it counts."""
         self.split(name)
         info = self.sidecar(name)
-        return info if info and self.files.size(f"{self.folder}/{info.file}") == info.bytes else None
+        return (
+            info if info and self.files.size(f"{self.folder}/{info.file}") == info.bytes else None
+        )
 
     def parts(self) -> dict[str, PartInfo]:
         """All parts that count, in the order of their names."""
@@ -104,19 +118,27 @@ class Ledger:
         names = sorted(name.removesuffix(SIDECAR) for name in files if name.endswith(SIDECAR))
         infos = [self.sidecar(name) for name in names if name not in ("manifest", "layout")]
         return {
-            info.name: info for info in infos if info and info.file in files and files[info.file].bytes == info.bytes
+            info.name: info
+            for info in infos
+            if info and info.file in files and files[info.file].bytes == info.bytes
         }
 
     def write(self, name: str, data: Content, *, rows: int, content: str | None) -> PartInfo:
-        """Publish the part's file, then its sidecar; where another writer was first, its part is returned."""
+        """Publish the part's file, then its sidecar; where another writer was first, its part is
+        returned.
+        """
         stem, extension = self.split(name)
         pattern = f"{self.folder}/{stem}-*{extension}"
         try:
             written = self.files.publish(pattern, data)
         except NameTakenError as taken:
-            self.files.delete(taken.name)  # its name tells what it should hold: a damaged file that no sidecar counts
+            self.files.delete(
+                taken.name
+            )  # its name tells what it should hold: a damaged file that no sidecar counts
             written = self.files.publish(pattern, data)
-        info = PartInfo(name, written.name.rpartition("/")[2], rows, written.sha256, written.bytes, content)
+        info = PartInfo(
+            name, written.name.rpartition("/")[2], rows, written.sha256, written.bytes, content
+        )
         sidecar = f"{self.folder}/{name}{SIDECAR}"
         while True:
             try:
@@ -140,9 +162,13 @@ class Ledger:
             self.files.delete(f"{self.folder}/{found}")
 
     def split(self, name: str) -> tuple[str, str]:
-        """Stem and extension (with its dot) of a part's name. Raises DesaError where it is not one."""
+        """Stem and extension (with its dot) of a part's name. Raises DesaError where it
+        is not one.
+        """
         match = PART.fullmatch(name)
         if match is None or name in ("manifest", "layout"):
-            mend = "use letters, digits, _ and -, then an extension other than json"
-            raise DesaError(f"{name!r} is not a part's name", where=self.files.where(self.folder), mend=mend)
+            hint = "use letters, digits, _ and -, then an extension other than json"
+            raise DesaError(
+                f"{name!r} is not a part's name", where=self.files.where(self.folder), hint=hint
+            )
         return match[1], match[2]

@@ -10,10 +10,14 @@ SEAL = "seal"
 
 
 def seal(document: Mapping[str, Any]) -> bytes:
-    """Readable JSON of `document` (plain data, no field named `seal`) with its seal, always the same bytes."""
+    """Readable JSON of `document` (plain data, no field named `seal`) with its seal, always the
+    same bytes.
+    """
     assert SEAL not in document
     sealed = {**document, SEAL: sha256_json(document)}
-    return (json.dumps(sealed, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (
+        json.dumps(sealed, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    ).encode()
 
 
 def unseal(data: bytes) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""What the store's own JSON must look like: a seal says that nobody changed a document, not that it makes sense.
+"""What the store's own JSON must look like: a seal says that nobody changed a document, not that it
+makes sense.
 
-Another program, or an edited file that was sealed again, can hold other types under the same names. So every manifest,
-layout, sidecar and lease is checked as it is read; one that fails counts as damaged.
+Another program, or an edited file that was sealed again, can hold other types under the same names.
+So every manifest, layout, sidecar and lease is checked as it is read; one that fails counts as
+damaged.
 """
 
 from typing import Annotated, Any
@@ -133,7 +135,9 @@ class LeaseShape(BaseModel):
 
 
 def checked(document: dict[str, Any], shape: type[BaseModel]) -> dict[str, Any]:
-    """The document itself, if it has the shape. Raises ValueError, with the first field that has another."""
+    """The document itself, if it has the shape. Raises ValueError, with the first field that has
+    another.
+    """
     try:
         shape.model_validate(document)
     except (ValidationError, RecursionError) as error:
@@ -157,5 +161,7 @@ class Told(dict):
         self.name, self.error = name, error
 
     def __missing__(self, key: str) -> Any:
-        where, mend = self.error.where, self.error.mend
-        raise CorruptArtifact(f"is damaged: its {self.name!r} has no {key!r}", where=where, mend=mend)
+        where, hint = self.error.where, self.error.hint
+        raise CorruptArtifact(
+            f"is damaged: its {self.name!r} has no {key!r}", where=where, hint=hint
+        )

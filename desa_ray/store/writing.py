@@ -1,4 +1,6 @@
-"""Writing one local file so that it is on the disk, and knowing what stands there: its size and hash."""
+"""Writing one local file so that it is on the disk, and knowing what stands there: its size and
+hash.
+"""
 
 import hashlib
 import os
@@ -22,7 +24,9 @@ class Published:
 
 
 def written(name: str, content: Content, path: Path) -> Published:
-    """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of what stands there."""
+    """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of
+    what stands there.
+    """
     if isinstance(content, bytes):
         path.write_bytes(content)
     else:

@@ -1,4 +1,6 @@
-"""Looks at a tracking store without changing it: is it there, is its database of this MLflow's version."""
+"""Looks at a tracking store without changing it: is it there, is its database of this MLflow's
+version.
+"""
 
 import os
 from pathlib import Path
@@ -50,9 +52,11 @@ def _revision(uri: str) -> str:
         head = utils._get_latest_schema_revision()
     except (SQLAlchemyError, MlflowException, ImportError) as error:
         what = f"cannot be opened: {redacted(str(error).splitlines()[0])}"
-        raise DesaError(what, where="tracking.uri", mend="check the address and the credentials") from error
+        raise DesaError(
+            what, where="tracking.uri", hint="check the address and the credentials"
+        ) from error
     if tables and found != head:
         what = f"its schema is {found}, MLflow {mlflow.__version__} needs {head}"
-        mend = f"back it up, then run: mlflow db upgrade {redacted(uri)}"
-        raise DesaError(what, where="tracking.uri", mend=mend)
+        hint = f"back it up, then run: mlflow db upgrade {redacted(uri)}"
+        raise DesaError(what, where="tracking.uri", hint=hint)
     return f"schema {head}" if tables else "empty: the first run fills it"

@@ -1,9 +1,10 @@
 """Sends one document to MLflow, so that sending it again changes nothing.
 
-MLflow chooses run ids itself; what makes a run *this* run are its tags: a parent is found by its sweep, a child by
-sweep and cell. A child that ended well with the same records is left as it is; one that did not (its driver was killed,
-or the cell failed) is taken up again, so a resumed sweep has one child a cell. An answer that is lost on the way leaves
-a run that nobody knows of: before anything is sent again it is looked for, and what is left over of it removed.
+MLflow chooses run ids itself; what makes a run *this* run are its tags: a parent is found by its
+sweep, a child by sweep and cell. A child that ended well with the same records is left as it is;
+one that did not (its driver was killed, or the cell failed) is taken up again, so a resumed sweep
+has one child a cell. An answer that is lost on the way leaves a run that nobody knows of: before
+anything is sent again it is looked for, and what is left over of it removed.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,17 +35,24 @@ class Delivery:
         repeats: some of it may have been sent before, without an answer.
     """
 
-    def __init__(self, tracker: Tracker, experiment: str, sweep: str, attempt: str, *, repeats: bool = False):
+    def __init__(
+        self, tracker: Tracker, experiment: str, sweep: str, attempt: str, *, repeats: bool = False
+    ):
         self.client: MlflowClient = tracker.client
         self.uri, self.sweep, self.attempt, self.repeats = tracker.uri, sweep, attempt, repeats
         self.experiment_id = tracker.experiment(experiment)
         self.parent: str | None = None
 
     def send(self, document: Mapping[str, Any], artifacts: Path) -> str:
-        """Deliver a document whose artifacts lie in a folder; returns the id of the run that holds it."""
-        return {"begin": self._begin, "cell": self._cell, "metrics": self._measured, "end": self._end}[
-            document["kind"]
-        ](document, artifacts)
+        """Deliver a document whose artifacts lie in a folder; returns the id of the run that holds
+        it.
+        """
+        return {
+            "begin": self._begin,
+            "cell": self._cell,
+            "metrics": self._measured,
+            "end": self._end,
+        }[document["kind"]](document, artifacts)
 
     def kill(self) -> None:
         """Mark what this attempt left RUNNING as KILLED; a later attempt's runs are not touched."""
@@ -88,18 +96,36 @@ class Delivery:
             self.client.update_run(run_id, status="RUNNING")
         else:
             run_id = self._create(own, document["started_ms"], document["name"])
-        self._log(run_id, document["params"], document["metrics"], {**document["tags"], **own}, document["ended_ms"])
+        self._log(
+            run_id,
+            document["params"],
+            document["metrics"],
+            {**document["tags"], **own},
+            document["ended_ms"],
+        )
         self._upload(run_id, document, artifacts)
-        if open_runs and document["status"] == "FINISHED" and "desa.error" in open_runs[0].data.tags:
+        if (
+            open_runs
+            and document["status"] == "FINISHED"
+            and "desa.error" in open_runs[0].data.tags
+        ):
             self.client.delete_tag(run_id, "desa.error")
         self.client.set_terminated(run_id, document["status"], end_time=document["ended_ms"])
-        self._confirm(run_id, document["status"], document["params"], document["metrics"], document["tags"] | own)
+        self._confirm(
+            run_id,
+            document["status"],
+            document["params"],
+            document["metrics"],
+            document["tags"] | own,
+        )
         self._remove_doubles(run_id, identity)
         return run_id
 
     def _measured(self, document: Mapping[str, Any], _: Path) -> str:
         parent = self._parent()
-        metrics = [Metric(name, value, time_ms, step) for name, value, time_ms, step in document["metrics"]]
+        metrics = [
+            Metric(name, value, time_ms, step) for name, value, time_ms, step in document["metrics"]
+        ]
         for start in range(0, len(metrics), BATCH):
             self.client.log_batch(parent, metrics[start : start + BATCH])
         return parent
@@ -116,15 +142,22 @@ class Delivery:
     def _parent(self) -> str:
         if self.parent is None:
             found = self._parents()
-            # Removed by hand meanwhile, perhaps: the sweep gets a parent again rather than losing its cells.
+            # Removed by hand meanwhile, perhaps: the sweep gets a parent again rather than losing
+            # its cells.
             self.parent = (
-                found[0].info.run_id if found else self._create({SWEEP: self.sweep, ATTEMPT: self.attempt}, None, None)
+                found[0].info.run_id
+                if found
+                else self._create({SWEEP: self.sweep, ATTEMPT: self.attempt}, None, None)
             )
         return self.parent
 
     def _create(self, own: Mapping[str, str], started_ms: int | None, name: str | None) -> str:
-        """A new run, which has its tags from the start: whoever repeats this without having seen an answer finds it."""
-        run = self.client.create_run(self.experiment_id, start_time=started_ms, tags=dict(own), run_name=name)
+        """A new run, which has its tags from the start: whoever repeats this without having seen an
+        answer finds it.
+        """
+        run = self.client.create_run(
+            self.experiment_id, start_time=started_ms, tags=dict(own), run_name=name
+        )
         return sound_id(run.info.run_id)
 
     def _upload(self, run_id: str, document: Mapping[str, Any], folder: Path) -> None:
@@ -149,15 +182,21 @@ class Delivery:
         """The document leaves the disk now: a server that only says yes must not have it."""
         run = self.client.get_run(run_id)
         if run.info.run_id != run_id or run.info.status != status:
-            raise Nonsense(f"run {run_id} should be {status}, it tells of {run.info.run_id} that is {run.info.status}")
+            raise Nonsense(
+                f"run {run_id} should be {status}, it tells of {run.info.run_id} that is"
+                f" {run.info.status}"
+            )
         lacking = [name for name in params if name not in run.data.params]
         lacking += [name for name in metrics if name not in run.data.metrics]
         lacking += [name for name, value in tags.items() if run.data.tags.get(name) != value]
         if lacking:
             raise Nonsense(f"run {run_id} has no {lacking[0]} after it was logged")
 
-    def _remove_doubles(self, run_id: str, identity: Mapping[str, str], *, parents: bool = False) -> None:
-        """Runs that this attempt made for the same document and never filled, as their answer came too late or never.
+    def _remove_doubles(
+        self, run_id: str, identity: Mapping[str, str], *, parents: bool = False
+    ) -> None:
+        """Runs that this attempt made for the same document and never filled, as their answer came
+        too late or never.
 
         They go to MLflow's trash.
         """
@@ -165,23 +204,38 @@ class Delivery:
             return
         for run in self._search({**identity, ATTEMPT: self.attempt}):
             other = run.info.run_id != run_id and (not parents or PARENT not in run.data.tags)
-            if other and not run.data.params and not run.data.metrics and run.info.status != "FINISHED":
+            if (
+                other
+                and not run.data.params
+                and not run.data.metrics
+                and run.info.status != "FINISHED"
+            ):
                 try:
                     self.client.delete_run(run.info.run_id)
                 except MlflowException as error:
                     if error.get_http_status_code() != 403:
                         raise
-                    self.client.set_terminated(run.info.run_id, "KILLED")  # this user may delete nothing
+                    self.client.set_terminated(
+                        run.info.run_id, "KILLED"
+                    )  # this user may delete nothing
 
     def _search(self, identity: Mapping[str, str]) -> list[Run]:
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
         oldest = ["attributes.start_time ASC"]
         found = paged(
-            lambda token: self.client.search_runs([self.experiment_id], wanted, order_by=oldest, page_token=token)
+            lambda token: self.client.search_runs(
+                [self.experiment_id], wanted, order_by=oldest, page_token=token
+            )
         )
         # A server that knows no filters must not have another's run taken for this one.
-        own = [run for run in found if all(run.data.tags.get(name) == value for name, value in identity.items())]
-        return sorted(own, key=lambda run: not run.data.params)  # what is empty may be a double, to be removed
+        own = [
+            run
+            for run in found
+            if all(run.data.tags.get(name) == value for name, value in identity.items())
+        ]
+        return sorted(
+            own, key=lambda run: not run.data.params
+        )  # what is empty may be a double, to be removed
 
     def _parents(self) -> list[Run]:
         return [run for run in self._search({SWEEP: self.sweep}) if PARENT not in run.data.tags]

@@ -1,9 +1,10 @@
-"""What is logged, as plain documents: each can be written to disk first and sent later, once or twice alike.
+"""What is logged, as plain documents: each can be written to disk first and sent later, once or
+twice alike.
 
-A sweep logs `begin`, a `cell` for each finished or failed cell, `metrics` (what the machine did) and `end`. Documents
-hold their own times, so that a late delivery shows when things happened, and a second delivery of one adds nothing.
-Values that MLflow would cut or choke on (long params, non-finite metrics) are refused or left out by name, never
-silently changed.
+A sweep logs `begin`, a `cell` for each finished or failed cell, `metrics` (what the machine did)
+and `end`. Documents hold their own times, so that a late delivery shows when things happened, and a
+second delivery of one adds nothing. Values that MLflow would cut or choke on (long params,
+non-finite metrics) are refused or left out by name, never silently changed.
 """
 
 import math
@@ -18,7 +19,8 @@ from desa_ray.errors import DesaError
 
 PARAM_LIMIT, TAG_LIMIT = 6000, 8000
 
-# Tags that say what a run is; they find it again when a sweep is resumed or a document is sent twice.
+# Tags that say what a run is; they find it again when a sweep is resumed or a document is sent
+# twice.
 SWEEP, CELL, ATTEMPT, ERROR = "desa.sweep", "desa.cell", "desa.attempt", "desa.error"
 PARENT = "mlflow.parentRunId"
 RECORDS = "sha256.records.parquet"
@@ -26,7 +28,8 @@ RECORDS = "sha256.records.parquet"
 
 @dataclass(frozen=True)
 class CellRun:
-    """Everything one cell logs. `metrics` may hold None (no value); `per_draw` gets a `/drawN` suffix.
+    """Everything one cell logs. `metrics` may hold None (no value); `per_draw` gets a `/drawN`
+    suffix.
 
     Attributes:
         cell: hex digest of what the cell is (its settings and stages), the same in every attempt.
@@ -52,12 +55,19 @@ def now_ms() -> int:
 
 
 def cell_document(run: CellRun) -> dict[str, Any]:
-    """The cell as a plain document, its artifacts by name; raises DesaError where MLflow could not hold a value."""
+    """The cell as a plain document, its artifacts by name; raises DesaError where MLflow could not
+    hold a value.
+    """
     named = dict(run.metrics)
     for draw, values in enumerate(run.per_draw):
         named |= {f"{name}/draw{draw}": value for name, value in values.items()}
-    # A metric without a finite value breaks MLflow's run page: it is absent there, and null in summary.json.
-    finite = {name: float(value) for name, value in named.items() if value is not None and math.isfinite(value)}
+    # A metric without a finite value breaks MLflow's run page: it is absent there, and null in
+    # summary.json.
+    finite = {
+        name: float(value)
+        for name, value in named.items()
+        if value is not None and math.isfinite(value)
+    }
     error = {} if run.error is None else {ERROR: shortened(run.error)}
     return {
         "kind": "cell",
@@ -82,7 +92,7 @@ def params(values: Mapping[str, Any]) -> dict[str, str]:
             raise DesaError(
                 f"a value of {len(text)} characters does not fit an MLflow param ({PARAM_LIMIT})",
                 where=name,
-                mend="shorten it or switch tracking off",
+                hint="shorten it or switch tracking off",
             )
         found[spelled(name)] = text
     return found
@@ -92,7 +102,11 @@ def tags(values: Mapping[str, str]) -> dict[str, str]:
     """Tags as MLflow holds them; raises DesaError for one that it would cut."""
     for name, value in values.items():
         if len(value) > TAG_LIMIT:
-            raise DesaError(f"a tag of {len(value)} characters does not fit MLflow", where=name, mend="shorten it")
+            raise DesaError(
+                f"a tag of {len(value)} characters does not fit MLflow",
+                where=name,
+                hint="shorten it",
+            )
     return {spelled(name): value for name, value in values.items()}
 
 

@@ -1,4 +1,6 @@
-"""What log entries on disk must look like: an outbox outlives its run, and anything may have happened to its files."""
+"""What log entries on disk must look like: an outbox outlives its run, and anything may have
+happened to its files.
+"""
 
 import json
 from pathlib import Path

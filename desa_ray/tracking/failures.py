@@ -14,8 +14,22 @@ from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
 from desa_ray.http_failures import Unanswered, chain, one_line
 
-SAID = (DesaError, Unanswered, MlflowException, SQLAlchemyError, sqlite3.Error, CommandError, ImportError, OSError)
-FULL = ("no space left on device", "database or disk is full", "disk quota exceeded", "507 insufficient storage")
+SAID = (
+    DesaError,
+    Unanswered,
+    MlflowException,
+    SQLAlchemyError,
+    sqlite3.Error,
+    CommandError,
+    ImportError,
+    OSError,
+)
+FULL = (
+    "no space left on device",
+    "database or disk is full",
+    "disk quota exceeded",
+    "507 insufficient storage",
+)
 SERVER = ("http://", "https://")
 LOGIN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment"
 LATER = "use tracking.offline=true now, and `desa sync` once it is there"
@@ -29,8 +43,8 @@ class Nonsense(Exception):
 def told(error: Exception, *, theirs: bool = False) -> str:
     """What happened, on one line, without statements, addresses and passwords.
 
-    What no server, network or disk says goes by its class: an answer that makes no sense, surely so where only the
-    other side can be to blame (`theirs`), or a fault of ours.
+    What no server, network or disk says goes by its class: an answer that makes no sense, surely so
+    where only the other side can be to blame (`theirs`), or a fault of ours.
     """
     if disk_full(error):
         return f"its disk is full: {_said(error)}"
@@ -53,32 +67,45 @@ def _said(error: Exception) -> str:
     return (one_line(said) or name) if isinstance(error, SAID) else f"{name}: {one_line(said)}"
 
 
-def mend(error: Exception, uri: str, otherwise: str = LATER) -> str:
-    """How to mend it, for the tracking store `uri`; `otherwise` is what to do where that must wait, if anything."""
-    first = _mend(error, uri)
+def hint(error: Exception, uri: str, otherwise: str = LATER) -> str:
+    """How to fix it, for the tracking store `uri`; `otherwise` is what to do where that must wait,
+    if anything.
+    """
+    first = _hint(error, uri)
     return f"{first}; or {otherwise}" if otherwise and first != LOGIN else first
 
 
-def _mend(error: Exception, uri: str) -> str:
+def _hint(error: Exception, uri: str) -> str:
     causes = list(chain(error))
     message = " ".join(str(cause) for cause in causes).lower()
     if disk_full(error):
         whose = "the tracking server's disk" if uri.startswith(SERVER) else "its disk"
         return f"free space on {whose}"
     if "out-of-date database schema" in message:
-        return f"another version of MLflow made it: back it up, then run `mlflow db upgrade {redacted(uri)}`"
+        return (
+            "another version of MLflow made it: back it up, then run `mlflow db upgrade"
+            f" {redacted(uri)}`"
+        )
     if "can't locate revision" in message:
         return "a newer version of MLflow made it: name another with tracking.uri"
-    if "error code 401" in message or "not authenticated" in message or "unauthenticated" in message:
+    if (
+        "error code 401" in message
+        or "not authenticated" in message
+        or "unauthenticated" in message
+    ):
         return LOGIN
     if "error code 403" in message or "permission_denied" in message:
         return f"ask the server's owner for that permission, or {LOGIN}"
-    known = next((cause.mend for cause in causes if isinstance(cause, Unanswered) and cause.mend), None)
-    return known or "start the server or mend the address"
+    known = next(
+        (cause.hint for cause in causes if isinstance(cause, Unanswered) and cause.hint), None
+    )
+    return known or "start the server or fix the address"
 
 
 def disk_full(error: BaseException) -> bool:
-    """Whether a disk is full: this machine's, or the tracking server's, which says so in its answer."""
+    """Whether a disk is full: this machine's, or the tracking server's, which says so in its
+    answer.
+    """
     for cause in chain(error):
         if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -95,7 +122,7 @@ def answers(uri: str, failed: str, otherwise: str = "") -> Iterator[None]:
     Args:
         uri: the tracking store.
         failed: what could not be done, in front of why.
-        otherwise: as for `mend`.
+        otherwise: as for `hint`.
 
     Raises:
         DesaError: in place of any other exception.
@@ -105,5 +132,7 @@ def answers(uri: str, failed: str, otherwise: str = "") -> Iterator[None]:
     except DesaError:
         raise
     except Exception as error:
-        todo = mend(error, uri, otherwise)
-        raise DesaError(f"{failed}: {told(error, theirs=True)}", where=redacted(uri), mend=todo) from error
+        todo = hint(error, uri, otherwise)
+        raise DesaError(
+            f"{failed}: {told(error, theirs=True)}", where=redacted(uri), hint=todo
+        ) from error

@@ -29,8 +29,11 @@ def default_uri() -> str:
 
 
 @contextmanager
-def fetched(run_ids: Sequence[str], name: str, uri: str | None = None) -> Iterator[list[tuple[str, Path]]]:
-    """Local copies of the artifact `name` of runs, `(run id, path)` each, kept while the context lasts.
+def fetched(
+    run_ids: Sequence[str], name: str, uri: str | None = None
+) -> Iterator[list[tuple[str, Path]]]:
+    """Local copies of the artifact `name` of runs, `(run id, path)` each, kept while the context
+    lasts.
 
     Args:
         run_ids: runs that have the artifact, or parents whose finished children have it.
@@ -43,7 +46,9 @@ def fetched(run_ids: Sequence[str], name: str, uri: str | None = None) -> Iterat
     uri = uri or default_uri()
     file = sqlite_file(uri)
     if file is not None and not file.exists():
-        raise DesaError("there is no such tracking store", where=uri, mend="set DESA_HOME, or tracking.uri")
+        raise DesaError(
+            "there is no such tracking store", where=uri, hint="set DESA_HOME, or tracking.uri"
+        )
     client = open_client(uri, otherwise="")
     with tempfile.TemporaryDirectory(prefix="desa-") as folder:
         files: list[tuple[str, Path]] = []
@@ -65,7 +70,7 @@ def _check_hash(run: Run, file: Path) -> None:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if wanted not in (None, found):
         what = f"its {file.name} is not what the run logged: SHA-256 {found}, the tag says {wanted}"
-        raise DesaError(what, where=f"run {run.info.run_id}", mend="run the cell again")
+        raise DesaError(what, where=f"run {run.info.run_id}", hint="run the cell again")
 
 
 def _owners(client: MlflowClient, uri: str, run_id: str, name: str) -> list[Run]:
@@ -77,12 +82,20 @@ def _owners(client: MlflowClient, uri: str, run_id: str, name: str) -> list[Run]
         return [run]
     wanted = f"tags.`mlflow.parentRunId` = '{run_id}' and attributes.status = 'FINISHED'"
     within = [run.info.experiment_id]
-    children = paged(lambda token: client.search_runs(within, wanted, max_results=PAGE, page_token=token))
+    children = paged(
+        lambda token: client.search_runs(within, wanted, max_results=PAGE, page_token=token)
+    )
     owners = [child for child in children if _has(child, uri, name)]
     if not owners:
-        raise DesaError(f"neither it nor its children have {name}", where=f"run {run_id}", mend="name a finished run")
+        raise DesaError(
+            f"neither it nor its children have {name}",
+            where=f"run {run_id}",
+            hint="name a finished run",
+        )
     return owners
 
 
 def _has(run: Run, uri: str, name: str) -> bool:
-    return any(file.path == name and not file.is_dir for file in artifacts_of(run, uri).list_artifacts())
+    return any(
+        file.path == name and not file.is_dir for file in artifacts_of(run, uri).list_artifacts()
+    )

@@ -20,13 +20,15 @@ def last_uri(home: Path) -> str:
         if not isinstance(uri, str):
             raise TypeError
     except FileNotFoundError:
-        mend = "run `desa run` first, or set DESA_HOME, or tracking.uri"
-        raise DesaError("no run has been logged here", where=str(home), mend=mend) from None
+        hint = "run `desa run` first, or set DESA_HOME, or tracking.uri"
+        raise DesaError("no run has been logged here", where=str(home), hint=hint) from None
     except OSError as error:
         raise DesaError(
-            f"cannot be read: {error.strerror or error}", where=str(file), mend="mend or delete it"
+            f"cannot be read: {error.strerror or error}", where=str(file), hint="fix or delete it"
         ) from None
     except (ValueError, LookupError, TypeError, RecursionError):
-        mend = "delete it: the next run writes it anew; or name the store with tracking.uri"
-        raise DesaError("is damaged: not the JSON that a run writes", where=str(file), mend=mend) from None
+        hint = "delete it: the next run writes it anew; or name the store with tracking.uri"
+        raise DesaError(
+            "is damaged: not the JSON that a run writes", where=str(file), hint=hint
+        ) from None
     return uri

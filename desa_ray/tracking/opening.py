@@ -1,7 +1,9 @@
-"""Opens a tracking store, or says in one line why not: MLflow itself tries for minutes and fails in many languages.
+"""Opens a tracking store, or says in one line why not: MLflow itself tries for minutes and fails in
+many languages.
 
-What can be known without MLflow is asked first: whether a server answers, whether a database's driver is installed and
-its server there, and whether a SQLite file is a whole, writable MLflow database.
+What can be known without MLflow is asked first: whether a server answers, whether a database's
+driver is installed and its server there, and whether a SQLite file is a whole, writable MLflow
+database.
 """
 
 import sqlite3
@@ -16,24 +18,28 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError
 from desa_ray.tracking import transport
-from desa_ray.tracking.failures import LATER, SERVER, disk_full, mend, told
+from desa_ray.tracking.failures import LATER, SERVER, disk_full, hint, told
 from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file
 
 PROBE_TIMEOUT_S = 10  # of a database's first answer
-LOCK_TIMEOUT_S = 30.0  # for which another program may hold a SQLite file; MLflow's own writes take far less
+LOCK_TIMEOUT_S = (
+    30.0  # for which another program may hold a SQLite file; MLflow's own writes take far less
+)
 KNOWN = "sqlite:///PATH, http(s)://HOST:PORT, or a database such as postgresql://HOST/NAME"
 ELSEWHERE = "name another with tracking.uri, or use tracking.enabled=false"
 
 
 def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
-    """A client of the tracking store `uri`, which has answered once. A missing SQLite file is made by MLflow.
+    """A client of the tracking store `uri`, which has answered once. A missing SQLite file is made
+    by MLflow.
 
     Args:
         uri: its address.
         otherwise: what a user can do where it cannot be had now.
 
     Raises:
-        DesaError: no such store, not one of MLflow's, damaged, locked, not writable, or its driver is not installed.
+        DesaError: no such store, not one of MLflow's, damaged, locked, not writable, or its driver
+            is not installed.
     """
     try:
         if uri.startswith(SERVER):
@@ -44,24 +50,36 @@ def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
         client.search_experiments(max_results=1)
     except DesaError:
         raise
-    except Exception as error:  # a server may answer anything, and MLflow's client then raise anything
-        raise _refused(uri, told(error, theirs=uri.startswith(SERVER)), mend(error, uri, otherwise)) from error
+    except (
+        Exception
+    ) as error:  # a server may answer anything, and MLflow's client then raise anything
+        raise _refused(
+            uri, told(error, theirs=uri.startswith(SERVER)), hint(error, uri, otherwise)
+        ) from error
     return client
 
 
 def artifact_folder(folder: Path) -> Path:
-    """The folder where runs of a local store keep their artifacts, made if missing; DesaError where it cannot be."""
+    """The folder where runs of a local store keep their artifacts, made if missing; DesaError where
+    it cannot be.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         what = f"cannot be made: {error.strerror or error}"
-        todo = "free space on that disk" if disk_full(error) else "MLflow keeps artifacts there: move what stands there"
-        raise DesaError(what, where=str(folder), mend=todo) from error
+        todo = (
+            "free space on that disk"
+            if disk_full(error)
+            else "MLflow keeps artifacts there: move what stands there"
+        )
+        raise DesaError(what, where=str(folder), hint=todo) from error
     return folder
 
 
-def _refused(uri: str, what: str, mend: str) -> DesaError:
-    return DesaError(f"no tracking store at {redacted(uri)}: {what}", where="tracking.uri", mend=mend)
+def _refused(uri: str, what: str, hint: str) -> DesaError:
+    return DesaError(
+        f"no tracking store at {redacted(uri)}: {what}", where="tracking.uri", hint=hint
+    )
 
 
 def _check_database(uri: str) -> None:
@@ -78,8 +96,11 @@ def _check_database(uri: str) -> None:
         dialect.import_dbapi()
     except ImportError as error:
         name = error.name or driver
-        mend = f"pip install {'psycopg[binary]' if name == 'psycopg' else name}, or go through an MLflow server"
-        raise _refused(uri, f"the database driver {name} is not installed", mend) from None
+        hint = (
+            f"pip install {'psycopg[binary]' if name == 'psycopg' else name}, or go through an"
+            " MLflow server"
+        )
+        raise _refused(uri, f"the database driver {name} is not installed", hint) from None
     # Once, where MLflow would try ten times with growing pauses.
     engine = create_engine(url, connect_args={"connect_timeout": PROBE_TIMEOUT_S})
     try:
@@ -91,18 +112,27 @@ def _check_database(uri: str) -> None:
 def _check_sqlite(uri: str) -> None:
     file = sqlite_file(uri)
     if file is None:
-        raise _refused(uri, "a database in memory would be lost with the run", "name a file: sqlite:///PATH")
+        raise _refused(
+            uri, "a database in memory would be lost with the run", "name a file: sqlite:///PATH"
+        )
     if file.is_dir():
         raise _refused(uri, "it is a folder", "name a file in it")
     if not file.parent.is_dir():
-        raise _refused(uri, f"there is no folder {file.parent}", "make it, or mend the address")
+        raise _refused(uri, f"there is no folder {file.parent}", "make it, or fix the address")
     if file.exists() and not file.is_file():
         raise _refused(uri, "it is not a plain file", ELSEWHERE)
     try:
-        with closing(sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, isolation_level=None)) as database:
+        with closing(
+            sqlite3.connect(file, timeout=LOCK_TIMEOUT_S, isolation_level=None)
+        ) as database:
             database.execute("BEGIN IMMEDIATE")
             verdict = database.execute("PRAGMA quick_check(1)").fetchone()[0]
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            tables = {
+                name
+                for (name,) in database.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'table'"
+                )
+            }
             database.execute("ROLLBACK")
     except sqlite3.Error as error:
         verdict, tables = str(error), set()
@@ -110,9 +140,17 @@ def _check_sqlite(uri: str) -> None:
         what = f"another program holds it locked for more than {LOCK_TIMEOUT_S:g} s"
         raise _refused(uri, what, f"end that program; or {ELSEWHERE}")
     if "full" in verdict:
-        raise _refused(uri, f"its disk is full: {verdict}", f"free space on the disk of {file}; or {ELSEWHERE}")
-    if verdict in ("unable to open database file", "attempt to write a readonly database", "disk I/O error"):
-        raise _refused(uri, f"{verdict}: it cannot be written", f"give the permission; or {ELSEWHERE}")
+        raise _refused(
+            uri, f"its disk is full: {verdict}", f"free space on the disk of {file}; or {ELSEWHERE}"
+        )
+    if verdict in (
+        "unable to open database file",
+        "attempt to write a readonly database",
+        "disk I/O error",
+    ):
+        raise _refused(
+            uri, f"{verdict}: it cannot be written", f"give the permission; or {ELSEWHERE}"
+        )
     if verdict != "ok":
         what = f"it is damaged or no database: {verdict.splitlines()[-1]}"
         raise _refused(uri, what, f"move it away, and a new one is made; or {ELSEWHERE}")

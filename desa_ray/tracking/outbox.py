@@ -1,15 +1,16 @@
-"""A log that survives its server: every document goes to disk first and is sent from there, in order.
+"""A log that survives its server: every document goes to disk first and is sent from there, in
+order.
 
-<outbox>/<address12>/<sweep12>-<attempt>/target.json     where it goes: address, experiment, sweep, attempt
-                                         00003/          the artifacts of document 3
+<outbox>/<address12>/<sweep12>-<attempt>/target.json     where it goes: address, experiment, sweep,
+                                         attempt 00003/          the artifacts of document 3
                                          00003.json      document 3, written after them
-                                         00002.refused   document 2, which MLflow refuses; 00002.why says why
-                                         lock            held by the sweep while it lives
+                                         00002.refused   document 2, which MLflow refuses; 00002.why
+                                         says why lock            held by the sweep while it lives
 
-A document is removed once MLflow has all of it; sending is repeatable (`delivery.py`), so a process killed between
-the two loses and doubles nothing. Threads of one process take turns. A folder whose lock is free belongs to a sweep
-that is dead or done: the next run, `desa sync` or the sweep's own watchdog sends what it holds, and marks its runs
-KILLED where it never said `end`.
+A document is removed once MLflow has all of it; sending is repeatable (`delivery.py`), so a process
+killed between the two loses and doubles nothing. Threads of one process take turns. A folder whose
+lock is free belongs to a sweep that is dead or done: the next run, `desa sync` or the sweep's own
+watchdog sends what it holds, and marks its runs KILLED where it never said `end`.
 """
 
 import hashlib
@@ -52,8 +53,8 @@ class Target:
 
 
 class Outbox:
-    """The documents of one sweep on their way to MLflow. Any thread may put and send: an interrupt ends the log while
-    another thread still logs a cell.
+    """The documents of one sweep on their way to MLflow. Any thread may put and send: an interrupt
+    ends the log while another thread still logs a cell.
     """
 
     def __init__(self, folder: Path, target: Target, lock: FileLock):
@@ -80,26 +81,34 @@ class Outbox:
             _write(folder / "target.json", asdict(target))
         return cls(folder, target, lock)
 
-    def put(self, document: Mapping[str, Any], artifacts: Sequence[Path] = (), *, linked: bool = False) -> int:
-        """Write a document and copies of its artifacts; returns its number. From here on it cannot be lost.
+    def put(
+        self, document: Mapping[str, Any], artifacts: Sequence[Path] = (), *, linked: bool = False
+    ) -> int:
+        """Write a document and copies of its artifacts; returns its number. From here on it cannot
+        be lost.
 
         Args:
             document: plain data.
             artifacts: files.
-            linked: have links instead of copies, where the disk can: for what is sent at once, or else gets its copies
-                from `keep`.
+            linked: have links instead of copies, where the disk can: for what is sent at once, or
+                else gets its copies from `keep`.
 
         Raises:
-            DesaError: the disk cannot hold it; nothing of it is left there. Or the log was ended by another thread.
+            DesaError: the disk cannot hold it; nothing of it is left there. Or the log was ended by
+                another thread.
         """
         with inside(ENTRIES, self._entries):
             if self.closed:
-                raise DesaError("the log of this sweep was ended before", where=str(self.folder), mend="rerun")
+                raise DesaError(
+                    "the log of this sweep was ended before", where=str(self.folder), hint="rerun"
+                )
             number, self.number = self.number, self.number + 1
             self._put(number, document, artifacts, linked=linked)
         return number
 
-    def _put(self, number: int, document: Mapping[str, Any], artifacts: Sequence[Path], *, linked: bool) -> None:
+    def _put(
+        self, number: int, document: Mapping[str, Any], artifacts: Sequence[Path], *, linked: bool
+    ) -> None:
         place = self.folder / f"{number:05d}"
         try:
             with kept_on_disk(self.folder):
@@ -113,7 +122,8 @@ class Outbox:
             raise
 
     def keep(self, number: int) -> None:
-        """Make copies of what a document that was not sent has links to: who edits the files must not edit the log.
+        """Make copies of what a document that was not sent has links to: who edits the files must
+        not edit the log.
 
         Raises:
             DesaError: the disk cannot hold them.
@@ -136,11 +146,13 @@ class Outbox:
         return sorted(int(path.stem) for path in self.folder.glob("[0-9]*.json"))
 
     def send(self, connect: Callable[[], Tracker], *, now: bool = False) -> dict[int, str]:
-        """Send what waits, in order, until something fails; returns the run id of each document sent by this call.
+        """Send what waits, in order, until something fails; returns the run id of each document
+        sent by this call.
 
-        After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed last. A document
-        that MLflow refuses for what it holds, or that is damaged, is set aside as `.refused`, and `refusals` says why;
-        the rest goes on. Of several threads one sends, the others wait for it; `sent` has what all of them sent.
+        After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed
+        last. A document that MLflow refuses for what it holds, or that is damaged, is set aside as
+        `.refused`, and `refusals` says why; the rest goes on. Of several threads one sends, the
+        others wait for it; `sent` has what all of them sent.
         """
         with inside(SENDING, self._sending):
             return self._send(connect, now=now)
@@ -165,10 +177,13 @@ class Outbox:
                         self.delivery = Delivery(connect(), *names, repeats=self.repeats)
                     sent[number] = self.delivery.send(document, self.folder / f"{number:05d}")
             except Exception as error:
-                # Whatever it is, the document is safe on disk; only a refusal of its content is final.
+                # Whatever it is, the document is safe on disk; only a refusal of its content is
+                # final.
                 self.delivery, self.repeats = None, True
                 if _refused(error):
-                    self.refusals[number] = f"log of {document.get('name', document['kind'])}: {told(error)}"
+                    self.refusals[number] = (
+                        f"log of {document.get('name', document['kind'])}: {told(error)}"
+                    )
                     self._set_aside(number, self.refusals[number])
                     continue
                 self.trouble = told(error)
@@ -240,7 +255,9 @@ def left_behind(root: Path, uri: str | None = None) -> Iterator[Outbox]:
 
 
 def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
-    """Send all of a left-behind outbox, and mark what it left RUNNING as KILLED; True when nothing waits any more."""
+    """Send all of a left-behind outbox, and mark what it left RUNNING as KILLED; True when nothing
+    waits any more.
+    """
     outbox.send(connect, now=True)
     if outbox.waiting():
         return False
@@ -257,7 +274,9 @@ def replay(outbox: Outbox, connect: Callable[[], Tracker]) -> bool:
 
 
 def finish(folder: Path) -> None:
-    """What is left to do for a sweep that died: see `replay`. Does nothing while the sweep lives."""
+    """What is left to do for a sweep that died: see `replay`. Does nothing while the
+    sweep lives.
+    """
     with _taken(folder) as outbox:
         if outbox is not None:
             target = outbox.target
@@ -278,7 +297,9 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
         fields = read_json(folder / "target.json", TARGET)
     except (OSError, ValueError) as error:
         try:
-            if isinstance(error, FileNotFoundError):  # removed in between, or its driver was killed before it wrote it
+            if isinstance(
+                error, FileNotFoundError
+            ):  # removed in between, or its driver was killed before it wrote it
                 _remove_unborn(folder)
                 fields = None
             else:
@@ -287,7 +308,9 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
                 raise _DamagedTargetError(
                     f"is damaged: {why}; {waiting} log entries beside it cannot be sent",
                     where=str(folder / "target.json"),
-                    mend=f"move {folder} away: the output folders of its runs have the same results",
+                    hint=(
+                        f"move {folder} away: the output folders of its runs have the same results"
+                    ),
                 ) from None
         finally:
             lock.release()
@@ -336,7 +359,9 @@ def kept_on_disk(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         what = f"a log entry cannot be written: {error.strerror or error}"
-        raise DesaError(what, where=str(folder), mend="free that disk or move DESA_HOME, then rerun") from error
+        raise DesaError(
+            what, where=str(folder), hint="free that disk or move DESA_HOME, then rerun"
+        ) from error
 
 
 def _write(path: Path, value: Any) -> None:

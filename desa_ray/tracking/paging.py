@@ -27,5 +27,7 @@ def paged(page: Callable[[str | None], PagedList]) -> Iterator[Any]:
         if not token:
             return
         if token in seen or len(seen) >= PAGES:
-            raise DesaError("the tracking server's pages never end", mend="is this an MLflow server?")
+            raise DesaError(
+                "the tracking server's pages never end", hint="is this an MLflow server?"
+            )
         seen.add(token)

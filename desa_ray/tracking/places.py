@@ -1,4 +1,6 @@
-"""Where the artifacts of a run lie: the tracking server names the place, and it may not be any place it likes."""
+"""Where the artifacts of a run lie: the tracking server names the place, and it may not be any
+place it likes.
+"""
 
 from urllib.parse import urlsplit
 
@@ -11,8 +13,22 @@ from desa_ray.errors import DesaError
 from desa_ray.http_client import near
 from desa_ray.http_failures import one_line
 
-ELSEWHERE = ("mlflow-artifacts", "http", "https", "s3", "gs", "wasbs", "abfss", "hdfs", "viewfs", "sftp", "dbfs")
-MEND = "start that server with --serve-artifacts, or with an object store as --default-artifact-root"
+ELSEWHERE = (
+    "mlflow-artifacts",
+    "http",
+    "https",
+    "s3",
+    "gs",
+    "wasbs",
+    "abfss",
+    "hdfs",
+    "viewfs",
+    "sftp",
+    "dbfs",
+)
+HINT = (
+    "start that server with --serve-artifacts, or with an object store as --default-artifact-root"
+)
 
 
 def artifacts_of(run: Run, uri: str) -> ArtifactRepository:
@@ -23,13 +39,19 @@ def artifacts_of(run: Run, uri: str) -> ArtifactRepository:
         uri: the tracking store.
 
     Raises:
-        DesaError: a server on another machine names a folder of this one, or no place that artifacts can lie at.
+        DesaError: a server on another machine names a folder of this one, or no place that
+            artifacts can lie at.
     """
     place = run.info.artifact_uri or ""
     if uri.startswith(("http://", "https://")):
         scheme, here = urlsplit(place).scheme.lower(), near(uri)
         local = scheme in ("", "file")
         if not place or (not local and scheme not in ELSEWHERE) or (local and not here):
-            what = f"{redacted(uri)} keeps the artifacts of run {one_line(run.info.run_id)} at {one_line(place) or '?'}"
-            raise DesaError(f"{what}, which is no place that a server may name", where="tracking.uri", mend=MEND)
+            what = (
+                f"{redacted(uri)} keeps the artifacts of run {one_line(run.info.run_id)} at"
+                f" {one_line(place) or '?'}"
+            )
+            raise DesaError(
+                f"{what}, which is no place that a server may name", where="tracking.uri", hint=HINT
+            )
     return get_artifact_repository(place, tracking_uri=uri)

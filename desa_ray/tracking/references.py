@@ -1,4 +1,6 @@
-"""Which stored artifacts the runs of a tracking store refer to: the digests in their `key.` tags."""
+"""Which stored artifacts the runs of a tracking store refer to: the digests in their
+`key.` tags.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,8 @@ PAGE = 1000
 
 
 def referred(uri: str, artifacts: Path) -> dict[str, dict[str, float]]:
-    """Digest of a key -> runs that name it, by id, with their start (seconds since 1970); none from the trash.
+    """Digest of a key -> runs that name it, by id, with their start (seconds since 1970); none from
+    the trash.
 
     Args:
         uri: the tracking store; a sqlite file that is not there holds no runs, and is not made.
@@ -32,15 +35,20 @@ def referred(uri: str, artifacts: Path) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     client = Tracker(uri, artifacts, otherwise="").client
     with answers(uri, "its runs cannot be read"):
-        experiments = list(paged(lambda token: client.search_experiments(max_results=PAGE, page_token=token)))
+        experiments = list(
+            paged(lambda token: client.search_experiments(max_results=PAGE, page_token=token))
+        )
         if uri.startswith(SERVER) and not experiments:
-            # MLflow makes one for itself. What is referred to by nothing would be removed from the artifact store.
+            # MLflow makes one for itself. What is referred to by nothing would be removed from the
+            # artifact store.
             raise Nonsense("it lists no experiment at all")
         for experiment in experiments:
             for run in _runs(client, sound_id(experiment.experiment_id)):
                 for name, value in run.data.tags.items():
                     if name.startswith(TAG) and DIGEST.fullmatch(value):
-                        found.setdefault(value, {})[sound_id(run.info.run_id)] = run.info.start_time / 1000
+                        found.setdefault(value, {})[sound_id(run.info.run_id)] = (
+                            run.info.start_time / 1000
+                        )
     return found
 
 

@@ -17,9 +17,14 @@ LOOKS, LOOK_WAIT_S = 3, 0.5  # for a run whose answer was lost
 
 
 def log_report(
-    tracker: Tracker, experiment: str, folder: Path, facts: Mapping[str, str], tags: Mapping[str, str]
+    tracker: Tracker,
+    experiment: str,
+    folder: Path,
+    facts: Mapping[str, str],
+    tags: Mapping[str, str],
 ) -> str:
-    """Log the folder under the artifact path `report`; returns the run's id. A run not logged whole is marked FAILED.
+    """Log the folder under the artifact path `report`; returns the run's id. A run not logged whole
+    is marked FAILED.
 
     Args:
         experiment: name without the prefix `desa/`.

@@ -22,7 +22,8 @@ ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}", re.ASCII)
 
 @contextmanager
 def tracker_lock(uri: str, artifacts: Path) -> Iterator[None]:
-    """One process of this machine at a time: MLflow migrates a new database, and looks before it makes, unguarded.
+    """One process of this machine at a time: MLflow migrates a new database, and looks before it
+    makes, unguarded.
 
     The lock of a sqlite store lies beside its file, so that it holds for every home that uses it.
 
@@ -48,7 +49,9 @@ class Tracker:
     """A connection to one tracking store, checked when made."""
 
     def __init__(self, uri: str, artifacts: Path, otherwise: str = LATER):
-        """Connect to `uri`; runs of a sqlite store keep their artifacts under the folder `artifacts`."""
+        """Connect to `uri`; runs of a sqlite store keep their artifacts under the folder
+        `artifacts`.
+        """
         self.uri, self.artifacts, self.otherwise = uri, artifacts, otherwise
         self.local = sqlite_file(uri) is not None
         if self.local:
@@ -70,7 +73,8 @@ class Tracker:
                     return found
                 try:
                     return sound_id(self.client.create_experiment(full, artifact_location=place))
-                except Exception:  # somebody else made it in between, or the answer was lost: it is looked for again
+                # somebody else made it in between, or the answer was lost: it is looked for again
+                except Exception:
                     if not wait_s:
                         raise
                     time.sleep(wait_s)
@@ -84,6 +88,8 @@ class Tracker:
             raise Nonsense(f"asked for {full}, it tells of {one_line(str(found.name))!r}")
         if found.lifecycle_stage != "active":
             raise DesaError(
-                f"{full} is {one_line(found.lifecycle_stage)}", where="experiment", mend="undelete it in MLflow"
+                f"{full} is {one_line(found.lifecycle_stage)}",
+                where="experiment",
+                hint="undelete it in MLflow",
             )
         return sound_id(found.experiment_id)

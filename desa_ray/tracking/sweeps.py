@@ -1,7 +1,9 @@
-"""The log of one sweep: a parent run, a child a cell, what the machine did meanwhile; safe against any death.
+"""The log of one sweep: a parent run, a child a cell, what the machine did meanwhile; safe against
+any death.
 
-The sweep's identity is what it computes, so the same sweep started again goes on in its own parent. Everything passes
-through the outbox: with the server away the sweep runs on, and what waits is sent later.
+The sweep's identity is what it computes, so the same sweep started again goes on in its own parent.
+Everything passes through the outbox: with the server away the sweep runs on, and what waits is sent
+later.
 """
 
 import os
@@ -49,10 +51,13 @@ class SweepLog:
         sample_s: seconds between two samples of the machine's load; 0 for none.
 
     Raises:
-        DesaError: there is no such tracking store (unless `offline`), or a value that MLflow could not hold.
+        DesaError: there is no such tracking store (unless `offline`), or a value that MLflow could
+            not hold.
     """
 
-    def __init__(self, run: SweepRun, *, uri: str, home: Path, offline: bool = False, sample_s: float = 10.0):
+    def __init__(
+        self, run: SweepRun, *, uri: str, home: Path, offline: bool = False, sample_s: float = 10.0
+    ):
         self.run, self.offline = run, offline
         artifacts = home / "mlartifacts"
         with kept_on_disk(home):
@@ -75,7 +80,13 @@ class SweepLog:
                     "kind": "begin",
                     "name": run.name,
                     "params": params(run.params),
-                    "tags": tags({**run.tags, "desa.host": socket.gethostname(), "desa.pid": str(os.getpid())}),
+                    "tags": tags(
+                        {
+                            **run.tags,
+                            "desa.host": socket.gethostname(),
+                            "desa.pid": str(os.getpid()),
+                        }
+                    ),
                     "started_ms": now_ms(),
                 }
             )
@@ -96,8 +107,15 @@ class SweepLog:
             raise DesaError(self.outbox.refusals.pop(number))
         return self.outbox.sent.get(number)
 
-    def end(self, status: str, metrics: Mapping[str, float], errors: Sequence[str], artifacts: Sequence[Path]) -> None:
-        """Close the sweep as FINISHED, FAILED or KILLED; what cannot be sent now stays in the outbox.
+    def end(
+        self,
+        status: str,
+        metrics: Mapping[str, float],
+        errors: Sequence[str],
+        artifacts: Sequence[Path],
+    ) -> None:
+        """Close the sweep as FINISHED, FAILED or KILLED; what cannot be sent now stays in the
+        outbox.
 
         Raises:
             DesaError: MLflow refused entries that had waited, or the disk cannot hold the last one.
@@ -112,7 +130,9 @@ class SweepLog:
                         "kind": "end",
                         "status": status,
                         "metrics": dict(metrics),
-                        "tags": tags({"desa.errors": shortened("\n".join(errors))} if errors else {}),
+                        "tags": tags(
+                            {"desa.errors": shortened("\n".join(errors))} if errors else {}
+                        ),
                         "artifacts": [path.name for path in artifacts],
                         "ended_ms": now_ms(),
                     },

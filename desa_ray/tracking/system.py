@@ -18,7 +18,9 @@ STOP_S = 10.0  # for a driver's answer; the thread ends with the process at the 
 
 
 class SystemSampler:
-    """Samples CPU, memory, disk, network and NVIDIA GPUs of the driver's machine in a thread of its own."""
+    """Samples CPU, memory, disk, network and NVIDIA GPUs of the driver's machine in a thread of its
+    own.
+    """
 
     def __init__(self, every_s: float):
         self.every_s = every_s
@@ -48,7 +50,10 @@ class SystemSampler:
                 values = monitor.aggregate_metrics() or {}
                 monitor.clear_metrics()
                 with inside(SAMPLES, self._lock):
-                    self._taken += [(f"system/{name}", float(v), time_ms, self._step) for name, v in values.items()]
+                    self._taken += [
+                        (f"system/{name}", float(v), time_ms, self._step)
+                        for name, v in values.items()
+                    ]
             self._step += 1
             if self._stop.wait(self.every_s):
                 return

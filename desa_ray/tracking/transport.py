@@ -1,7 +1,9 @@
-"""How MLflow's client talks: over the platform's HTTP client, once a call, with the key for the tracking server alone.
+"""How MLflow's client talks: over the platform's HTTP client, once a call, with the key for the
+tracking server alone.
 
-MLflow itself tries everything again, `runs/create` too: an answer lost on the way then makes a second run. Here only
-what reads is tried again; whatever writes fails at once, and the outbox looks before it repeats (`delivery.py`).
+MLflow itself tries everything again, `runs/create` too: an answer lost on the way then makes a
+second run. Here only what reads is tried again; whatever writes fails at once, and the outbox looks
+before it repeats (`delivery.py`).
 """
 
 import os
@@ -42,7 +44,9 @@ class _Adapter(BoundedAdapter):
         Unanswered: no whole answer, or one that is not the tracking server's own.
     """
 
-    def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:
+    def send(
+        self, request: requests.PreparedRequest, *arguments: Any, **options: Any
+    ) -> requests.Response:
         url = request.url or ""
         # The server names the places of artifacts, and may name another host.
         if _server(url) not in _servers:
@@ -64,17 +68,24 @@ def _own(response: requests.Response) -> requests.Response:
     code, place = response.status_code, response.headers.get("Location")
     if 300 <= code < 400:
         to = f", sending to {one_line(place)}" if place else ""
-        raise Unanswered(f"it answered {code}{to}", "set tracking.uri to the address it moved to", final=True)
+        raise Unanswered(
+            f"it answered {code}{to}", "set tracking.uri to the address it moved to", final=True
+        )
     if code >= 400:
         response.raw.seek(SAYS_LITTLE)
         response.raw.truncate()
         response.raw.seek(0)
     if code in (*GATEWAYS, 507):
-        what = f"it answered {code} {one_line(response.reason or '')}{through_proxy(response.url or '')}"
+        what = (
+            f"it answered {code}"
+            f" {one_line(response.reason or '')}{through_proxy(response.url or '')}"
+        )
         raise Unanswered(f"{what}: {one_line(response.text)}".rstrip(" :"), final=True)
     if "/api/2.0/mlflow/" in (response.url or "") and not response.content.strip():
         # MLflow's client takes nothing for an empty object: no runs, no experiments, all is well.
-        raise Unanswered(f"it answered {code} with nothing", "is this an MLflow server?", final=True)
+        raise Unanswered(
+            f"it answered {code} with nothing", "is this an MLflow server?", final=True
+        )
     return response
 
 
@@ -93,7 +104,9 @@ def _mlflows_session(*_: Any, **__: Any) -> Session:
 
 def install() -> None:
     """From here on MLflow's client talks like this."""
-    assert hasattr(request_utils, "_cached_get_request_session")  # another MLflow than the one that is pinned
+    assert hasattr(
+        request_utils, "_cached_get_request_session"
+    )  # another MLflow than the one that is pinned
     request_utils._cached_get_request_session = _mlflows_session
 
 

@@ -1,8 +1,9 @@
 """A small process that outlives a sweep's driver and tells MLflow when it was killed.
 
-It waits at a pipe that only the driver holds. The driver's death closes the pipe, whatever killed it; then what waits
-in the sweep's outbox is sent and its runs are marked KILLED, so that nothing stays RUNNING for ever. Until then it
-holds no engine and no MLflow, only a bare interpreter. If it dies too (the machine does), the next run does the same.
+It waits at a pipe that only the driver holds. The driver's death closes the pipe, whatever killed
+it; then what waits in the sweep's outbox is sent and its runs are marked KILLED, so that nothing
+stays RUNNING for ever. Until then it holds no engine and no MLflow, only a bare interpreter. If it
+dies too (the machine does), the next run does the same.
 """
 
 import subprocess
@@ -18,9 +19,14 @@ class Watchdog:
 
     def __init__(self, outbox: Path):
         command = [sys.executable, "-m", "desa_ray.tracking.watchdog", str(outbox)]
-        # A session of its own: a Ctrl-C at the terminal is for the driver, which says goodbye itself.
+        # A session of its own: a Ctrl-C at the terminal is for the driver, which says goodbye
+        # itself.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
 
     def dismiss(self) -> None:
@@ -42,7 +48,9 @@ def watch(outbox: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Watch over the outbox named; what goes wrong here nobody hears, so it is left as a crash report."""
+    """Watch over the outbox named; what goes wrong here nobody hears, so it is left as a crash
+    report.
+    """
     try:
         watch(Path(arguments[0]))
     except BaseException as error:

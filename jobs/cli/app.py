@@ -1,4 +1,6 @@
-"""Runs a verb as a Hydra application: its failures become one-line errors, empty output folders are removed."""
+"""Runs a verb as a Hydra application: its failures become one-line errors, empty output folders are
+removed.
+"""
 
 import os
 import sys
@@ -36,7 +38,9 @@ NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
 
 
 class HydraTask:
-    """What Hydra calls with each composed configuration; its launcher finds here what a sweep does."""
+    """What Hydra calls with each composed configuration; its launcher finds here what a
+    sweep does.
+    """
 
     def __init__(self, verb: str, task: Callable[[DictConfig], None], sweep: Sweep | None):
         update_wrapper(self, task)
@@ -44,7 +48,8 @@ class HydraTask:
         self.failure: BaseException | None = None
 
     def __call__(self, config: DictConfig) -> None:
-        # Hydra announces an exception of the task in its own words, with all overrides: it is kept instead.
+        # Hydra announces an exception of the task in its own words, with all overrides: it is kept
+        # instead.
         try:
             claim(output_folder())
             refuse_credentials(addresses(config))
@@ -56,11 +61,13 @@ class HydraTask:
         """Take the sweep's folder for this process."""
         claim(folder)
 
-    def sweep(self, configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+    def sweep(
+        self, configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
+    ) -> list[dict[str, Any]]:
         """Run the cells of a sweep, one folder per cell; returns one summary per cell."""
         if self._sweep is None:
-            mend = "leave out -m, commas between values, and experiments that sweep"
-            raise DesaError("this verb does not sweep", where=f"desa {self.verb}", mend=mend)
+            hint = "leave out -m, commas between values, and experiments that sweep"
+            raise DesaError("this verb does not sweep", where=f"desa {self.verb}", hint=hint)
         return self._sweep(configs, folders, folder)
 
 
@@ -98,14 +105,24 @@ def hydra_app(
     with _tidied(), offered(files):
         try:
             with _printed_safely() if flags.cfg or flags.info else nullcontext():
-                hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(hydra_task)()
+                hydra.main(version_base="1.3", config_path=CONFIG, config_name=config_name)(
+                    hydra_task
+                )()
             if hydra_task.failure is not None:
                 raise hydra_task.failure
         except BrokenPipeError:
             raise
         except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise worded(error, verb, arguments, kind, further) from error
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError) as error:
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            AssertionError,
+            RecursionError,
+        ) as error:
             if _ours(error.__traceback__):
                 raise  # a fault of this program, to be seen whole
             raise worded(error, verb, arguments, kind, further) from error
@@ -114,7 +131,9 @@ def hydra_app(
 
 @contextmanager
 def _printed_safely() -> Iterator[None]:
-    """Hydra prints configurations as they are; here what it prints is escaped and secrets are hidden."""
+    """Hydra prints configurations as they are; here what it prints is escaped and secrets are
+    hidden.
+    """
     with redirect_stdout(StringIO()) as printed:
         yield
     print_text(printed.getvalue().removesuffix("\n"))
@@ -128,7 +147,9 @@ def output_folder() -> Path:
 
 
 def _ours(trace: TracebackType | None) -> bool:
-    """Whether an exception came through code of a verb or of the platform, and not only through Hydra."""
+    """Whether an exception came through code of a verb or of the platform, and not only through
+    Hydra.
+    """
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__"))
         if name.startswith("desa_ray.") and name not in (__name__, worded.__module__):
@@ -139,7 +160,9 @@ def _ours(trace: TracebackType | None) -> bool:
 
 @contextmanager
 def _tidied() -> Iterator[None]:
-    """Removes output folders that hold nothing but Hydra's notes, and after a refusal an empty new home."""
+    """Removes output folders that hold nothing but Hydra's notes, and after a refusal an empty new
+    home.
+    """
     below, own = outputs(), home()
     kept = [folder for folder in (below, own, own / "store") if folder.exists()]
     try:
@@ -157,7 +180,11 @@ def _tidied() -> Iterator[None]:
 def _tidy(folder: Path, outputs: Path, keep_outputs: bool) -> None:
     for note in (*(folder / ".hydra").glob("*.yaml"), folder / "multirun.yaml"):
         with suppress(OSError):
-            if any(map(has_credentials, note.read_text(encoding="utf-8", errors="replace").splitlines())):
+            if any(
+                map(
+                    has_credentials, note.read_text(encoding="utf-8", errors="replace").splitlines()
+                )
+            ):
                 note.unlink()  # Hydra writes the configuration before anybody checks it
     if not folder.is_dir() or {path.name for path in folder.iterdir()} - NOTES:
         return

@@ -1,4 +1,6 @@
-"""Command-line parsers whose complaints about the command line are printable and carry no secret."""
+"""Command-line parsers whose complaints about the command line are printable and carry
+no secret.
+"""
 
 import argparse
 from typing import NoReturn

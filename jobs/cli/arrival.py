@@ -1,6 +1,8 @@
-"""What a submitted run does first where it arrives: is this the platform that checked it, and where do results go.
+"""What a submitted run does first where it arrives: is this the platform that checked it, and where
+do results go.
 
-`desa submit` sends what it expects in one environment variable; a run that nobody submitted has none.
+`desa submit` sends what it expects in one environment variable; a run that nobody submitted has
+none.
 """
 
 import json
@@ -12,7 +14,11 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.provenance import platform_facts
 
 VARIABLE = "DESA_SUBMITTED_BY"
-COMPARED = ("ray", "desa-ray", "code")  # what the sender and the cluster must share; packages are compared on the nodes
+COMPARED = (
+    "ray",
+    "desa-ray",
+    "code",
+)  # what the sender and the cluster must share; packages are compared on the nodes
 
 
 def expectation() -> str:
@@ -32,15 +38,21 @@ def arrive() -> None:
         return
     if told := differences(json.loads(sent), platform_facts()):
         raise Problems(
-            DesaError(f"{what} as where it was submitted", where="the cluster's head node", mend=INSTALL)
+            DesaError(
+                f"{what} as where it was submitted", where="the cluster's head node", hint=INSTALL
+            )
             for what in told
         )
     home = os.environ.get("DESA_HOME", "")
     if not Path(home).is_absolute():
         raise DesaError(
-            f"DESA_HOME is {home!r} on the cluster" if home else "the cluster's nodes set no DESA_HOME",
+            (
+                f"DESA_HOME is {home!r} on the cluster"
+                if home
+                else "the cluster's nodes set no DESA_HOME"
+            ),
             where="submit.home",
-            mend="give a folder that all nodes share, as an absolute path",
+            hint="give a folder that all nodes share, as an absolute path",
         )
     # A job works in a folder of Ray's that vanishes with it.
     os.environ.setdefault("DESA_OUTPUTS", str(Path(home) / "outputs"))

@@ -1,4 +1,6 @@
-"""What `desa doctor` looks at on this machine: Python, packages, Java, GPUs, disk, models. Each look is one finding."""
+"""What `desa doctor` looks at on this machine: Python, packages, Java, GPUs, disk, models. Each
+look is one finding.
+"""
 
 import importlib.metadata
 import os
@@ -26,7 +28,8 @@ from desa_ray.locks import OUTBOX, OUTPUT, check_locks
 
 Status = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
-# Oldest driver of a CUDA release, from the release notes of the CUDA toolkit (table of minor-version compatibility).
+# Oldest driver of a CUDA release, from the release notes of the CUDA toolkit (table of
+# minor-version compatibility).
 DRIVERS = {12: 525, 13: 580}
 
 
@@ -37,23 +40,30 @@ class Finding:
     name: str
     status: Status
     what: str
-    mend: str = ""
+    hint: str = ""
 
 
 def failed(name: str, error: DesaError) -> Finding:
-    return Finding(name, "fail", f"{error.where}: {error.what}" if error.where else error.what, error.mend)
+    return Finding(
+        name, "fail", f"{error.where}: {error.what}" if error.where else error.what, error.hint
+    )
 
 
 def python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] != (3, 12):
-        mend = "use Python 3.12, for which the locks are made; on 3.11 install pyserini with --ignore-requires-python"
-        return Finding("python", "warn", f"Python {version}, the locks are for 3.12", mend)
+        hint = (
+            "use Python 3.12, for which the locks are made; on 3.11 install pyserini with"
+            " --ignore-requires-python"
+        )
+        return Finding("python", "warn", f"Python {version}, the locks are for 3.12", hint)
     return Finding("python", "ok", f"Python {version}")
 
 
 def installed() -> dict[str, str]:
-    """Version by canonical name of every installed distribution; the first on the path counts, as for imports."""
+    """Version by canonical name of every installed distribution; the first on the path counts, as
+    for imports.
+    """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         if name := distribution.metadata["Name"]:
@@ -85,13 +95,27 @@ def locked(text: str) -> dict[str, str]:
 
 def packages(found: Mapping[str, str], lock: str, pins: Mapping[str, str]) -> Finding:
     """Missing packages fail; other versions work perhaps, but results may differ."""
-    mend = f"install from the lock: uv pip install --no-deps --require-hashes -r requirements/{lock}.txt"
+    hint = (
+        "install from the lock: uv pip install --no-deps --require-hashes -r"
+        f" requirements/{lock}.txt"
+    )
     if {"faiss-cpu", "faiss-gpu"} <= found.keys():
-        return Finding("packages", "fail", "faiss-cpu and faiss-gpu overwrite each other", "keep one, install it anew")
+        return Finding(
+            "packages",
+            "fail",
+            "faiss-cpu and faiss-gpu overwrite each other",
+            "keep one, install it anew",
+        )
     if missing := [name for name in pins if name not in found]:
-        return Finding("packages", "fail", f"{len(missing)} of the lock are missing: {listed(missing)}", mend)
-    if others := [f"{name} {found[name]} (lock {pin})" for name, pin in pins.items() if found[name] != pin]:
-        return Finding("packages", "warn", f"{len(others)} are not the lock's: {listed(others)}", mend)
+        return Finding(
+            "packages", "fail", f"{len(missing)} of the lock are missing: {listed(missing)}", hint
+        )
+    if others := [
+        f"{name} {found[name]} (lock {pin})" for name, pin in pins.items() if found[name] != pin
+    ]:
+        return Finding(
+            "packages", "warn", f"{len(others)} are not the lock's: {listed(others)}", hint
+        )
     return Finding("packages", "ok", f"all {len(pins)} of requirements/{lock}.txt")
 
 
@@ -106,32 +130,50 @@ def java(java_home: str | None) -> Finding:
 
 def gpus(found: Mapping[str, str], *, wanted: bool) -> Finding:
     """GPUs and driver as nvidia-smi tells; none is fine where the packages are those for CPUs."""
-    query = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits"]
+    query = [
+        "nvidia-smi",
+        "--query-gpu=name,memory.total,driver_version",
+        "--format=csv,noheader,nounits",
+    ]
     wanted = wanted or lock_name(found) == "gpu"
     absent: Status = "fail" if wanted else "ok"
-    mend = "install the NVIDIA driver, or use the CPU packages (make setup)" if wanted else ""
+    hint = "install the NVIDIA driver, or use the CPU packages (make setup)" if wanted else ""
     try:
         told = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
     except FileNotFoundError:
-        return Finding("gpus", absent, "none: no nvidia-smi here", mend)
+        return Finding("gpus", absent, "none: no nvidia-smi here", hint)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("gpus", "fail", f"nvidia-smi does not answer: {error}", "mend the driver, or reboot")
-    rows = [[cell.strip() for cell in row.split(",")] for row in told.stdout.splitlines() if row.count(",") == 2]
+        return Finding(
+            "gpus", "fail", f"nvidia-smi does not answer: {error}", "fix the driver, or reboot"
+        )
+    rows = [
+        [cell.strip() for cell in row.split(",")]
+        for row in told.stdout.splitlines()
+        if row.count(",") == 2
+    ]
     if told.returncode or not rows:
         said = (told.stdout + told.stderr).strip().splitlines()
         return Finding(
-            "gpus", "fail", f"nvidia-smi: {said[0] if said else 'no GPU'}", "mend the driver, or give the GPUs free"
+            "gpus",
+            "fail",
+            f"nvidia-smi: {said[0] if said else 'no GPU'}",
+            "fix the driver, or give the GPUs free",
         )
     driver = rows[0][2]
-    what = f"{len(rows)}: {listed(dict.fromkeys(f'{row[0]} {row[1]} MiB' for row in rows))}; driver {driver}"
+    what = (
+        f"{len(rows)}: {listed(dict.fromkeys(f'{row[0]} {row[1]} MiB' for row in rows))}; driver"
+        f" {driver}"
+    )
     cuda = int(found.get("nvidia-cuda-runtime", "0").split(".")[0])
     needed = DRIVERS.get(cuda, 0)
     major = re.match(r"\d+", driver)
     if major is None or int(major[0]) < needed:
-        return Finding("gpus", "fail", f"{what}, too old for CUDA {cuda}", f"install driver {needed} or newer")
+        return Finding(
+            "gpus", "fail", f"{what}, too old for CUDA {cuda}", f"install driver {needed} or newer"
+        )
     if lock_name(found) == "cpu":
-        mend = "install requirements/gpu.txt to use them"
-        return Finding("gpus", "warn", f"{what}; the packages are those for CPUs", mend)
+        hint = "install requirements/gpu.txt to use them"
+        return Finding("gpus", "warn", f"{what}; the packages are those for CPUs", hint)
     return Finding("gpus", "ok", what)
 
 
@@ -146,16 +188,20 @@ def disk(places: Mapping[str, Path], warn_gib: float, fail_gib: float) -> Iterat
         seen[device] = name
         free = shutil.disk_usage(there).free / GIB
         status: Status = "fail" if free < fail_gib else "warn" if free < warn_gib else "ok"
-        mend = "" if status == "ok" else "free space, or move it (DESA_HOME, store.root, TMPDIR)"
-        yield Finding(f"disk {name}", status, f"{free:.1f} GiB free at {place}", mend)
+        hint = "" if status == "ok" else "free space, or move it (DESA_HOME, store.root, TMPDIR)"
+        yield Finding(f"disk {name}", status, f"{free:.1f} GiB free at {place}", hint)
     shared = Path("/dev/shm")  # noqa: S108  (Ray's object store lies there)
     if shared.is_dir() and (free := shutil.disk_usage(shared).free) < 256 << 20:
-        mend = "give the container more (docker run --shm-size=8g)"
-        yield Finding("disk shm", "warn", f"{free >> 20} MiB of shared memory for Ray's object store", mend)
+        hint = "give the container more (docker run --shm-size=8g)"
+        yield Finding(
+            "disk shm", "warn", f"{free >> 20} MiB of shared memory for Ray's object store", hint
+        )
 
 
 def locks(folders: Mapping[str, Path]) -> Iterator[Finding]:
-    """Whether the file systems of these folders (or of where they will be) give locks, which runs at once need."""
+    """Whether the file systems of these folders (or of where they will be) give locks, which runs
+    at once need.
+    """
     fine = []
     for name, folder in folders.items():
         there = next(place for place in (folder, *folder.parents) if place.is_dir())
@@ -173,19 +219,35 @@ def locks(folders: Mapping[str, Path]) -> Iterator[Finding]:
 
 def places(home: Path, store: str) -> dict[str, Path]:
     local = {} if "://" in store else {"store": Path(store)}
-    return {"home": home, **local, "temporary": Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir())}
+    return {
+        "home": home,
+        **local,
+        "temporary": Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()),
+    }
 
 
 def _choices(group: str) -> dict[str, dict]:
     folder = resources.files("desa_ray.conf") / group
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
-    return {file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8")) for file in files}
+    files = sorted(
+        (file for file in folder.iterdir() if file.name.endswith(".yaml")),
+        key=lambda file: file.name,
+    )
+    return {
+        file.name.removesuffix(".yaml"): yaml.safe_load(file.read_text(encoding="utf-8"))
+        for file in files
+    }
 
 
 def models(model_home: Path) -> Iterator[Finding]:
-    """The default encoder must be there; a folder of any other model must be whole; the rest is only named."""
+    """The default encoder must be there; a folder of any other model must be whole; the rest is
+    only named.
+    """
     os.environ["HF_HUB_OFFLINE"] = "1"  # looks at what is here, downloads nothing
-    default = next(entry["encoder"] for entry in _conf()["defaults"] if isinstance(entry, dict) and "encoder" in entry)
+    default = next(
+        entry["encoder"]
+        for entry in _conf()["defaults"]
+        if isinstance(entry, dict) and "encoder" in entry
+    )
     here, absent = [], []
     for name, values in _choices("encoder").items():
         config = checked(EncoderConfig, values)
@@ -212,9 +274,15 @@ def models(model_home: Path) -> Iterator[Finding]:
                 absent.append(name)
         except DesaError as error:
             yield failed(f"model {name}", error)
-    missing = f"; not here: {listed(absent)} (to use one put its folder into {model_home})" if absent else ""
+    missing = (
+        f"; not here: {listed(absent)} (to use one put its folder into {model_home})"
+        if absent
+        else ""
+    )
     yield Finding("models", "ok", f"{listed(here) or 'none'}{missing}")
 
 
 def _conf() -> dict:
-    return yaml.safe_load((resources.files("desa_ray.conf") / "config.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load(
+        (resources.files("desa_ray.conf") / "config.yaml").read_text(encoding="utf-8")
+    )

@@ -1,7 +1,8 @@
-"""Output folders of this process's jobs: each claimed by a lock until the verb ends, so that no two runs share one.
+"""Output folders of this process's jobs: each claimed by a lock until the verb ends, so that no two
+runs share one.
 
-Two runs started in the same second get the same folder name. The lock is the file `.in-use`; a killed run leaves it
-behind, unlocked, and the next run in the same place removes it.
+Two runs started in the same second get the same folder name. The lock is the file `.in-use`; a
+killed run leaves it behind, unlocked, and the next run in the same place removes it.
 """
 
 import os
@@ -29,7 +30,8 @@ def claim(folder: Path) -> None:
     """Take an output folder for this process, until `release`.
 
     Raises:
-        DesaError: another process writes to it, it cannot be made, or its file system gives no locks.
+        DesaError: another process writes to it, it cannot be made, or its file system gives no
+            locks.
     """
     if any(folder.absolute() == own for own, _ in _claims):
         return
@@ -37,12 +39,14 @@ def claim(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         hint = "set hydra.run.dir (a sweep: hydra.sweep.dir) to a folder that can be made"
-        raise DesaError(f"cannot be made: {error.strerror or error}", where=str(folder), mend=hint) from None
+        raise DesaError(
+            f"cannot be made: {error.strerror or error}", where=str(folder), hint=hint
+        ) from None
     lock = tried(OUTPUT, folder / IN_USE)
     if lock is None:
         what = f"another run is writing to this folder ({holder(folder / IN_USE)})"
         hint = "start again, or set hydra.run.dir (a sweep: hydra.sweep.dir) to another folder"
-        raise DesaError(what, where=str(folder), mend=hint)
+        raise DesaError(what, where=str(folder), hint=hint)
     _claims.append((folder.absolute(), lock))
     sweep_claims(folder)
 
@@ -57,7 +61,9 @@ def release() -> Iterator[Path]:
 
 
 def sweep_claims(folder: Path) -> None:
-    """Remove what killed runs left of their claims: beside `folder`, and in the newest folders of outputs."""
+    """Remove what killed runs left of their claims: beside `folder`, and in the newest folders of
+    outputs.
+    """
     own = {claimed for claimed, _ in _claims}
     patterns = (("*", "*"), ("sweeps", "*", "*"), ("reports", "*", "*"))
     dated = (islice(_newest(outputs(), pattern), LOOKED_AT) for pattern in patterns)

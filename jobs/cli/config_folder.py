@@ -1,7 +1,9 @@
-"""The YAML files below --config-dir: each is read once, held against the allow-list, and given to Hydra from memory.
+"""The YAML files below --config-dir: each is read once, held against the allow-list, and given to
+Hydra from memory.
 
-FOLDER/GROUP/NAME.yaml is the choice NAME of a group of ours. Hydra never sees the folder: what was checked is what is
-composed, whatever happens to the files meanwhile. Files and folders whose names begin with a dot are passed over.
+FOLDER/GROUP/NAME.yaml is the choice NAME of a group of ours. Hydra never sees the folder: what was
+checked is what is composed, whatever happens to the files meanwhile. Files and folders whose names
+begin with a dot are passed over.
 """
 
 import os
@@ -33,7 +35,9 @@ PLACE = "put it at GROUP/NAME.yaml, with a GROUP of " + ", ".join(KNOWN)
 
 @dataclass(frozen=True)
 class OwnFile:
-    """One checked file: the choice `name` of `group`. `content` is what Hydra composes, `data` the bytes it is from."""
+    """One checked file: the choice `name` of `group`. `content` is what Hydra composes, `data` the
+    bytes it is from.
+    """
 
     group: str
     name: str
@@ -44,7 +48,11 @@ class OwnFile:
     @property
     def own_defaults(self) -> list[str]:
         """The files of its own group that it is built upon."""
-        return [item for item in self.content.get("defaults", ()) if isinstance(item, str) and item != "_self_"]
+        return [
+            item
+            for item in self.content.get("defaults", ())
+            if isinstance(item, str) and item != "_self_"
+        ]
 
 
 def read_folder(folder: Path) -> list[OwnFile]:
@@ -55,8 +63,8 @@ def read_folder(folder: Path) -> list[OwnFile]:
         DesaError: there is no such folder.
     """
     if not folder.is_dir():
-        mend = "name the folder that holds method/ ..."
-        raise DesaError("no such folder", where=f"--config-dir {_label(folder)}", mend=mend)
+        hint = "name the folder that holds method/ ..."
+        raise DesaError("no such folder", where=f"--config-dir {_label(folder)}", hint=hint)
     files: list[OwnFile] = []
     problems: list[DesaError] = []
     room = MAX_TOTAL
@@ -67,7 +75,9 @@ def read_folder(folder: Path) -> list[OwnFile]:
             room -= len(data)
             if room < 0:
                 raise DesaError(
-                    f"{MAX_TOTAL >> 20} MiB of YAML are read before it", where=where, mend="split the folder"
+                    f"{MAX_TOTAL >> 20} MiB of YAML are read before it",
+                    where=where,
+                    hint="split the folder",
                 )
             files.append(_checked(path, data, where))
         except Problems as found:
@@ -89,7 +99,13 @@ def offered(files: Sequence[OwnFile]) -> Iterator[None]:
     store = ConfigStore.instance()
     for file in files:
         package = "_global_" if file.group in GLOBAL else None
-        store.store(group=file.group, name=file.name, node=dict(file.content), package=package, provider="config-dir")
+        store.store(
+            group=file.group,
+            name=file.name,
+            node=dict(file.content),
+            package=package,
+            provider="config-dir",
+        )
     try:
         yield
     finally:
@@ -111,13 +127,19 @@ def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
             entries = sorted(os.scandir(place), key=lambda entry: entry.name)
         except OSError as error:
             problems.append(
-                DesaError(f"cannot be read: {error.strerror}", where=_label(place), mend="mend or remove it")
+                DesaError(
+                    f"cannot be read: {error.strerror}",
+                    where=_label(place),
+                    hint="fix or remove it",
+                )
             )
             continue
         seen += len(entries)
         if seen > MAX_ENTRIES:
-            mend = "name a folder that holds only your YAML files"
-            problems.append(DesaError(f"holds more than {MAX_ENTRIES} files", where=_label(folder), mend=mend))
+            hint = "name a folder that holds only your YAML files"
+            problems.append(
+                DesaError(f"holds more than {MAX_ENTRIES} files", where=_label(folder), hint=hint)
+            )
             return
         for entry in entries:
             path = place / entry.name
@@ -126,19 +148,25 @@ def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
             if not _inside(path, root):
                 if _group(path, folder) or _is_yaml(path):
                     what = "is a link that leads out of the folder"
-                    problems.append(DesaError(what, where=_label(path), mend="put the file itself there"))
+                    problems.append(
+                        DesaError(what, where=_label(path), hint="put the file itself there")
+                    )
             elif path.is_dir():
                 if entry.name.lower() == "hydra":
-                    mend = "remove it: settings of Hydra's own go on the command line"
-                    problems.append(DesaError("is no group of ours", where=_label(path), mend=mend))
+                    hint = "remove it: settings of Hydra's own go on the command line"
+                    problems.append(DesaError("is no group of ours", where=_label(path), hint=hint))
                 elif not entry.is_symlink() or _group(path, folder):
                     waiting.append(path)
             elif _is_yaml(path):
                 if path.suffix != ".yaml":
-                    mend = f"rename it to {path.stem}.yaml"
-                    problems.append(DesaError("does not end in .yaml", where=_label(path), mend=mend))
+                    hint = f"rename it to {path.stem}.yaml"
+                    problems.append(
+                        DesaError("does not end in .yaml", where=_label(path), hint=hint)
+                    )
                 elif not _group(place, folder):
-                    problems.append(DesaError("lies in no group of ours", where=_label(path), mend=PLACE))
+                    problems.append(
+                        DesaError("lies in no group of ours", where=_label(path), hint=PLACE)
+                    )
                 else:
                     yield path
 
@@ -167,26 +195,32 @@ def _read(path: Path, where: str) -> bytes:
         handle = os.open(path.resolve(), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise DesaError("is not a plain file", where=where, mend="put a file there")
+                raise DesaError("is not a plain file", where=where, hint="put a file there")
             return stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise DesaError(f"cannot be read: {error.strerror}", where=where, mend="mend or remove it") from None
+        raise DesaError(
+            f"cannot be read: {error.strerror}", where=where, hint="fix or remove it"
+        ) from None
 
 
 def _checked(path: Path, data: bytes, where: str) -> OwnFile:
     group, name = path.parent.name, path.stem
     if why := why_not(name):
-        raise DesaError(f"its name cannot be a choice: {why}", where=where, mend="use letters, digits, . _ and -")
+        raise DesaError(
+            f"its name cannot be a choice: {why}",
+            where=where,
+            hint="use letters, digits, . _ and -",
+        )
     if _brought(group, name):
         what = f"the platform brings a {group} {name}, which would be used in its place"
-        raise DesaError(what, where=where, mend="give it another name")
+        raise DesaError(what, where=where, hint="give it another name")
     text = decoded(data, where)
     _check_header(group, text, where)
     document = read_document(text, where)
     content: Any = {} if document.value is None else document.value
     if not isinstance(content, dict):
         what = f"holds a {type(content).__name__}, not names with values"
-        raise DesaError(what, where=where, mend="write NAME: VALUE lines")
+        raise DesaError(what, where=where, hint="write NAME: VALUE lines")
     _check_content(group, document, content, where)
     return OwnFile(group, name, content, data, where)
 
@@ -201,12 +235,18 @@ def _check_header(group: str, text: str, where: str) -> None:
     headers = list(_headers(text))
     for number, header in headers:
         if group not in GLOBAL:
-            mend = f"remove that line: the file sets {group}.* only"
-            raise DesaError("has a package header", where=f"{where}:{number}", mend=mend)
+            hint = f"remove that line: the file sets {group}.* only"
+            raise DesaError("has a package header", where=f"{where}:{number}", hint=hint)
         if header != "_global_":
-            raise DesaError("has another package than _global_", where=f"{where}:{number}", mend=f"write {HEADER}")
+            raise DesaError(
+                "has another package than _global_",
+                where=f"{where}:{number}",
+                hint=f"write {HEADER}",
+            )
     if group == EXPERIMENT and not headers:
-        raise DesaError("has no package header", where=where, mend=f"begin it with the line {HEADER}")
+        raise DesaError(
+            "has no package header", where=where, hint=f"begin it with the line {HEADER}"
+        )
 
 
 def _headers(text: str) -> Iterator[tuple[int, str]]:
@@ -221,11 +261,14 @@ def _headers(text: str) -> Iterator[tuple[int, str]]:
 
 def _check_content(group: str, document: Document, content: Mapping[str, Any], where: str) -> None:
     own = {name: value for name, value in content.items() if name != "defaults"}
-    found = list(default_faults(group, content["defaults"], bool(own))) if "defaults" in content else []
+    found = (
+        list(default_faults(group, content["defaults"], bool(own))) if "defaults" in content else []
+    )
     found += faults(group, own)
     if found:
         raise Problems(
-            DesaError(fault.what, where=f"{where}:{document.line(fault.place)}", mend=fault.mend) for fault in found
+            DesaError(fault.what, where=f"{where}:{document.line(fault.place)}", hint=fault.hint)
+            for fault in found
         )
 
 
@@ -235,9 +278,11 @@ def _baseless(files: Sequence[OwnFile]) -> Iterator[DesaError]:
     for file in files:
         for name in file.own_defaults:
             if (file.group, name) not in known and not _brought(file.group, name):
-                mend = f"put it into --config-dir, or see `desa run --help` for every {file.group}"
+                hint = f"put it into --config-dir, or see `desa run --help` for every {file.group}"
                 yield DesaError(
-                    f"its defaults name {file.group} {name}, which is not there", where=file.where, mend=mend
+                    f"its defaults name {file.group} {name}, which is not there",
+                    where=file.where,
+                    hint=hint,
                 )
 
 
@@ -247,17 +292,24 @@ def _endless(files: Sequence[OwnFile]) -> Iterator[DesaError]:
     sizes: dict[tuple[str, str], int] = {}
 
     def size(key: tuple[str, str], above: tuple[str, ...]) -> int:
-        """How many files the choice brings with it, itself among them; beyond the limit where it has no end."""
+        """How many files the choice brings with it, itself among them; beyond the limit where it
+        has no end.
+        """
         file = by_name.get(key)
         if file is None:
             return 1
         if key[1] in above or len(above) > MAX_DEFAULTS:
             return MAX_DEFAULTS + 1
         if key not in sizes:
-            sizes[key] = 1 + sum(size((key[0], name), (*above, key[1])) for name in file.own_defaults)
+            sizes[key] = 1 + sum(
+                size((key[0], name), (*above, key[1])) for name in file.own_defaults
+            )
         return sizes[key]
 
     for key, file in by_name.items():
         if size(key, ()) > MAX_DEFAULTS:
-            what = f"its defaults come back to it, or bring more than {MAX_DEFAULTS} files: {listed(file.own_defaults)}"
-            yield DesaError(what, where=file.where, mend="name fewer")
+            what = (
+                f"its defaults come back to it, or bring more than {MAX_DEFAULTS} files:"
+                f" {listed(file.own_defaults)}"
+            )
+            yield DesaError(what, where=file.where, hint="name fewer")

@@ -1,9 +1,11 @@
-"""What a YAML file below --config-dir may say: an allow-list of keys, references and defaults, group by group.
+"""What a YAML file below --config-dir may say: an allow-list of keys, references and defaults,
+group by group.
 
-Such a folder may come from somebody else, and Hydra lets a file do much: make objects, set environment variables, read
-them, add folders to its search path, write anywhere. So a file sets keys of its own group's schema and nothing else; an
-experiment sets keys of ours in any group, and what it sweeps over. A value may refer to one of our own keys, and to
-nothing that is computed. What hands over control of this machine is set on the command line only (`BY_HAND`).
+Such a folder may come from somebody else, and Hydra lets a file do much: make objects, set
+environment variables, read them, add folders to its search path, write anywhere. So a file sets
+keys of its own group's schema and nothing else; an experiment sets keys of ours in any group, and
+what it sweeps over. A value may refer to one of our own keys, and to nothing that is computed. What
+hands over control of this machine is set on the command line only (`BY_HAND`).
 """
 
 import re
@@ -23,7 +25,10 @@ from .safe_yaml import Place
 KINDS: Mapping[str, Any] = get_type_hints(RunConfig)
 GROUPS = tuple(name for name, kind in KINDS.items() if is_dataclass(kind))
 EXPERIMENT, EXPECTED, COMPARE = "experiment", "expected", "compare"
-GLOBAL = (EXPERIMENT, EXPECTED)  # groups whose files speak of all settings, not of their own group's
+GLOBAL = (
+    EXPERIMENT,
+    EXPECTED,
+)  # groups whose files speak of all settings, not of their own group's
 EXPECTATION = ("overrides", "metric", "value", "tolerance", "source")
 PUBLISHED = ("name", "setting", "queries", *KEYS)
 BY_HAND: Mapping[str, str] = {
@@ -44,7 +49,7 @@ class Fault:
 
     place: Place
     what: str
-    mend: str
+    hint: str
 
 
 def faults(group: str, value: Any) -> Iterator[Fault]:
@@ -63,10 +68,12 @@ def faults(group: str, value: Any) -> Iterator[Fault]:
 
 
 def default_faults(group: str, defaults: Any, others: bool) -> Iterator[Fault]:
-    """What a file's `defaults` must not say: they name files of its own group, an experiment's override other groups.
+    """What a file's `defaults` must not say: they name files of its own group, an experiment's
+    override other groups.
 
     Args:
-        others: whether the file sets anything beside them, which Hydra would drop in silence without `_self_`.
+        others: whether the file sets anything beside them, which Hydra would drop in silence
+            without `_self_`.
     """
     place: Place = ("defaults",)
     if not isinstance(defaults, list):
@@ -77,8 +84,16 @@ def default_faults(group: str, defaults: Any, others: bool) -> Iterator[Fault]:
             continue
         overridden = _overridden(item) if group == EXPERIMENT else None
         if overridden is None or overridden in map(_overridden, defaults[:number]):
-            entry = "NAME, _self_ or `override /GROUP: NAME`" if group == EXPERIMENT else "NAME or _self_"
-            yield Fault((*place, number), f"{_entry(item)} is no default of a file of {group}", f"write {entry}, once")
+            entry = (
+                "NAME, _self_ or `override /GROUP: NAME`"
+                if group == EXPERIMENT
+                else "NAME or _self_"
+            )
+            yield Fault(
+                (*place, number),
+                f"{_entry(item)} is no default of a file of {group}",
+                f"write {entry}, once",
+            )
     if others and any(isinstance(item, str) for item in defaults) and "_self_" not in defaults:
         yield Fault(place, "what the file sets itself would be lost", "add _self_ below the names")
 
@@ -95,7 +110,9 @@ def _overridden(item: Any) -> str | None:
 
 def _entry(item: Any) -> str:
     return shown(
-        ": ".join(map(str, next(iter(item.items())))) if isinstance(item, dict) and len(item) == 1 else str(item)
+        ": ".join(map(str, next(iter(item.items()))))
+        if isinstance(item, dict) and len(item) == 1
+        else str(item)
     )
 
 
@@ -110,7 +127,9 @@ def _typed(place: Place, kind: Any, value: Any) -> Iterator[Fault]:
     elif isinstance(value, dict) and get_origin(kind) is dict:
         for name, item in value.items():
             if why := why_not(name):
-                yield Fault((*place, name), f"{shown(name)}: {why}", "use letters, digits, . _ and -")
+                yield Fault(
+                    (*place, name), f"{shown(name)}: {why}", "use letters, digits, . _ and -"
+                )
             yield from _typed((*place, name), get_args(kind)[1], item)
     elif isinstance(value, list) and get_origin(kind) is tuple:
         for number, item in enumerate(value):
@@ -126,16 +145,25 @@ def _bare(kind: Any) -> Any:
     """The class of a type with alternatives that has parts, where there is one."""
     if get_origin(kind) not in (Union, UnionType):
         return kind
-    return next((own for own in get_args(kind) if is_dataclass(own) or get_origin(own) in (dict, tuple)), None)
+    return next(
+        (own for own in get_args(kind) if is_dataclass(own) or get_origin(own) in (dict, tuple)),
+        None,
+    )
 
 
 def _keys(place: Place, value: Any, known: Sequence[str]) -> Iterator[Fault]:
     if not isinstance(value, dict):
-        yield Fault(place, f"holds a {type(value).__name__}, not names with values", "write NAME: VALUE lines")
+        yield Fault(
+            place,
+            f"holds a {type(value).__name__}, not names with values",
+            "write NAME: VALUE lines",
+        )
         return
     for name in value:
         if name not in known:
-            yield Fault((*place, name), f"no such setting: {_shown_key(name)}", choices(name, known, 50))
+            yield Fault(
+                (*place, name), f"no such setting: {_shown_key(name)}", choices(name, known, 50)
+            )
 
 
 def _shown_key(name: str) -> str:
@@ -152,7 +180,9 @@ def _scalar(place: Place, value: Any) -> Iterator[Fault]:
 
 
 def _reference(place: Place, value: str) -> Iterator[Fault]:
-    """One reference a value, to a setting of ours: it can be followed, but nothing can be computed or multiplied."""
+    """One reference a value, to a setting of ours: it can be followed, but nothing can be computed
+    or multiplied.
+    """
     found = REFERENCE.findall(value)
     if len(found) != 1 or set(REFERENCE.sub("", value)) & set("${}\\"):
         yield Fault(place, f"{shown(value)} is more than a reference to one setting", PLAIN)
@@ -177,7 +207,9 @@ def _kind_at(steps: Sequence[str]) -> Any:
 
 
 def _is_value(kind: Any) -> bool:
-    """Whether settings of this type are single values; what has parts could be made a part of itself."""
+    """Whether settings of this type are single values; what has parts could be made a part of
+    itself.
+    """
     own = _bare(kind)
     return kind is not None and not is_dataclass(own) and get_origin(own) not in (dict, tuple)
 
@@ -186,8 +218,8 @@ def _by_hand(place: Place, group: str, value: Any) -> Iterator[Fault]:
     for name, why in BY_HAND.items():
         own, _, key = name.partition(".")
         if own == group and isinstance(value, dict) and value.get(key) is not None:
-            mend = f"leave it out, and give it on the command line: {name}=..."
-            yield Fault((*place, key), f"{name} is not for a file: {why}", mend)
+            hint = f"leave it out, and give it on the command line: {name}=..."
+            yield Fault((*place, key), f"{name} is not for a file: {why}", hint)
 
 
 def _free(place: Place, value: Any) -> Iterator[Fault]:
@@ -195,7 +227,11 @@ def _free(place: Place, value: Any) -> Iterator[Fault]:
     if isinstance(value, dict):
         for name, item in value.items():
             if "$" in name or not name.isprintable():
-                yield Fault((*place, name), f"{shown(name)} is no plain name", "leave out $ and control characters")
+                yield Fault(
+                    (*place, name),
+                    f"{shown(name)} is no plain name",
+                    "leave out $ and control characters",
+                )
             yield from _free((*place, name), item)
     elif isinstance(value, list):
         for number, item in enumerate(value):
@@ -216,17 +252,22 @@ def _experiment(value: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _sweep(hydra: Any) -> Iterator[Fault]:
     """All that an experiment says to Hydra: that it is a sweep, and over what."""
-    mend = "an experiment sets hydra.mode and hydra.sweeper.params; other settings of Hydra go on the command line"
+    hint = (
+        "an experiment sets hydra.mode and hydra.sweeper.params; other settings of Hydra go on the"
+        " command line"
+    )
     if not isinstance(hydra, dict):
-        yield Fault(("hydra",), "holds no names with values", mend)
+        yield Fault(("hydra",), "holds no names with values", hint)
         return
     for name, item in hydra.items():
         if name == "mode" and item not in ("RUN", "MULTIRUN"):
-            yield Fault(("hydra", "mode"), f"{shown(str(item))} is no mode", "write RUN or MULTIRUN")
+            yield Fault(
+                ("hydra", "mode"), f"{shown(str(item))} is no mode", "write RUN or MULTIRUN"
+            )
         elif name == "sweeper" and isinstance(item, dict) and list(item) == ["params"]:
             yield from _params(("hydra", "sweeper", "params"), item["params"])
         elif name != "mode":
-            yield Fault(("hydra", name), f"hydra.{_shown_key(name)} is not for a file", mend)
+            yield Fault(("hydra", name), f"hydra.{_shown_key(name)} is not for a file", hint)
 
 
 def _params(place: Place, params: Any) -> Iterator[Fault]:
@@ -236,24 +277,31 @@ def _params(place: Place, params: Any) -> Iterator[Fault]:
     for name, values in params.items():
         if why := _no_setting(name):
             yield Fault((*place, name), *why)
-        if isinstance(values, dict | list) or not all(SWEPT.fullmatch(one.strip()) for one in str(values).split(",")):
+        if isinstance(values, dict | list) or not all(
+            SWEPT.fullmatch(one.strip()) for one in str(values).split(",")
+        ):
             what = f"{shown(str(values))} is no list of plain values"
-            yield Fault((*place, name), what, "write them with commas, without quotes: original,desa")
+            yield Fault(
+                (*place, name), what, "write them with commas, without quotes: original,desa"
+            )
 
 
 def _no_setting(name: str) -> tuple[str, str] | None:
-    """Why a file must not choose or set what `name` names on a command line, and the mend."""
+    """Why a file must not choose or set what `name` names on a command line, and the hint."""
     if name in BY_HAND:
-        return f"{name} is not for a file: {BY_HAND[name]}", f"give it on the command line: {name}=..."
+        return (
+            f"{name} is not for a file: {BY_HAND[name]}",
+            f"give it on the command line: {name}=...",
+        )
     if _kind_at(name.split(".")) is not None:
         return None
     return f"no such setting: {_shown_key(name)}", choices(name, KINDS)
 
 
 def _expectations(rows: Any) -> Iterator[Fault]:
-    mend = f"write a list of {', '.join(EXPECTATION)}"
+    hint = f"write a list of {', '.join(EXPECTATION)}"
     if not isinstance(rows, list):
-        yield Fault((EXPECTED,), "holds no list of expectations", mend)
+        yield Fault((EXPECTED,), "holds no list of expectations", hint)
         return
     for number, row in enumerate(rows):
         place = (EXPECTED, number)
@@ -261,28 +309,32 @@ def _expectations(rows: Any) -> Iterator[Fault]:
         if not isinstance(row, dict):
             continue
         if missing := [name for name in EXPECTATION if name not in row]:
-            yield Fault(place, f"lacks {listed(missing)}", mend)
+            yield Fault(place, f"lacks {listed(missing)}", hint)
         for name in ("metric", "source"):
             if name in row and not isinstance(row[name], str):
                 yield Fault((*place, name), "is no text", "write a text")
         for name in ("value", "tolerance"):
-            if name in row and (isinstance(row[name], bool) or not isinstance(row[name], int | float)):
+            if name in row and (
+                isinstance(row[name], bool) or not isinstance(row[name], int | float)
+            ):
                 yield Fault((*place, name), "is no number", "write a number")
         yield from _free(place, {name: row[name] for name in row if name != "overrides"})
         yield from _overrides((*place, "overrides"), row.get("overrides", []))
 
 
 def _overrides(place: Place, overrides: Any) -> Iterator[Fault]:
-    """Overrides in a file choose and set our own keys, each to one plain value or a list of some."""
-    mend = "write a list of NAME=VALUE, such as fusion.kappa=20 or evaluation.measures=[AP,R@100]"
+    """Overrides in a file choose and set our own keys, each to one plain value or a list
+    of some.
+    """
+    hint = "write a list of NAME=VALUE, such as fusion.kappa=20 or evaluation.measures=[AP,R@100]"
     if not isinstance(overrides, list):
-        yield Fault(place, "is no list", mend)
+        yield Fault(place, "is no list", hint)
         return
     for number, text in enumerate(overrides):
         name, equals, value = str(text).partition("=")
         values = value[1:-1].split(",") if value[:1] == "[" and value[-1:] == "]" else [value]
         plain = all(re.fullmatch(r"[A-Za-z0-9_.+/@-]+", one.strip()) for one in values)
         if not isinstance(text, str) or not equals or not plain:
-            yield Fault((*place, number), f"{shown(str(text))} sets no plain value", mend)
+            yield Fault((*place, number), f"{shown(str(text))} sets no plain value", hint)
         elif why := _no_setting(name):
             yield Fault((*place, number), *why)

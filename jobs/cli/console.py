@@ -39,7 +39,9 @@ QUICK_S = 1.0  # stages below it share a line where there is no terminal
 
 @dataclass
 class _Going:
-    """A stage at work: when it started and last spoke (monotonic seconds), shards stored before, open, and done."""
+    """A stage at work: when it started and last spoke (monotonic seconds), shards stored before,
+    open, and done.
+    """
 
     started: float
     spoke: float
@@ -49,7 +51,9 @@ class _Going:
 
 
 class ConsoleListener(Listener):
-    """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then while it runs."""
+    """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then
+    while it runs.
+    """
 
     def __init__(self) -> None:
         self.console = screen(stderr=True)
@@ -59,7 +63,13 @@ class ConsoleListener(Listener):
         self.quick, self.quick_s = 0, 0.0
         if self.console.is_terminal:
             title = TextColumn("{task.description}", markup=False)
-            columns = (title, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+            columns = (
+                title,
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+            )
             self.bars = Progress(*columns, console=self.console)
 
     def note(self, text: str) -> None:
@@ -68,7 +78,9 @@ class ConsoleListener(Listener):
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
         if self.bars is not None:
             self.bars.start()  # with the first stage only
-            self.tasks[stage.key.digest] = self.bars.add_task(_title(stage), total=max(shards, 1), completed=stored)
+            self.tasks[stage.key.digest] = self.bars.add_task(
+                _title(stage), total=max(shards, 1), completed=stored
+            )
         else:
             now = time.monotonic()
             self.stages[stage.key.digest] = _Going(now, now, stored, shards - stored)
@@ -83,7 +95,10 @@ class ConsoleListener(Listener):
         if now - own.spoke >= SAY_EVERY_S and own.done < own.total:
             own.spoke = now
             left_s = (now - own.started) / own.done * (own.total - own.done)
-            self._say(f"{_title(stage)}: {own.done} of {counted(own.total, 'shard')}, about {left_s:.0f} s left")
+            self._say(
+                f"{_title(stage)}: {own.done} of {counted(own.total, 'shard')}, about {left_s:.0f}"
+                " s left"
+            )
 
     def end(self, stage: Stage, seconds: float) -> None:
         if self.bars is not None:
@@ -94,7 +109,9 @@ class ConsoleListener(Listener):
         else:
             own = self.stages[stage.key.digest]
             kept = f", {own.stored} stored before" if own.stored else ""
-            self._say(f"{_title(stage)}: done in {seconds:.1f} s, {counted(own.total, 'shard')}{kept}")
+            self._say(
+                f"{_title(stage)}: done in {seconds:.1f} s, {counted(own.total, 'shard')}{kept}"
+            )
 
     def close(self) -> None:
         if self.bars is not None and self.tasks:
@@ -130,16 +147,21 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
     """Cells as rows, the main numbers as columns; what is the same for all stands in the title."""
     names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
     # A column says something only where two cells that have the setting at all differ in it.
-    varying = [name for name in names if len({cell[name] for cell in cells if cell[name] is not None}) > 1]
+    varying = [
+        name for name in names if len({cell[name] for cell in cells if cell[name] is not None}) > 1
+    ]
     first = ["method", *(name for name in varying if name != "method")]
     fixed = ", ".join(
         f"{name} {value}"
         for name in names
         if name not in first
-        and (value := next((cell[name] for cell in cells if cell[name] is not None), None)) is not None
+        and (value := next((cell[name] for cell in cells if cell[name] is not None), None))
+        is not None
     )
     head = cells[0]
-    table = PlainTable(title=f"{fixed}; {head['n_queries']} queries", title_justify="left", title_style="")
+    table = PlainTable(
+        title=f"{fixed}; {head['n_queries']} queries", title_justify="left", title_style=""
+    )
     for name in first:
         table.add_column(name, overflow="fold")
     shown = COLUMNS | {name: (name, "{:.4f}") for name in extra if name not in COLUMNS}
@@ -147,6 +169,11 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
         table.add_column(title, justify="right")
     for cell in cells:
         values = [cell["metrics"].get(name) for name in shown]
-        numbers = ["-" if v is None else form.format(v) for v, (_, form) in zip(values, shown.values(), strict=True)]
-        table.add_row(*(str(cell[name] if cell[name] is not None else "-") for name in first), *numbers)
+        numbers = [
+            "-" if v is None else form.format(v)
+            for v, (_, form) in zip(values, shown.values(), strict=True)
+        ]
+        table.add_row(
+            *(str(cell[name] if cell[name] is not None else "-") for name in first), *numbers
+        )
     return table

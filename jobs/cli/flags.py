@@ -1,8 +1,9 @@
 """A command line as Hydra's own parser reads it, and what of it a verb does not take.
 
-Flags may be abbreviated, joined with `=`, or stand anywhere; only the parser that is asked later knows what they mean.
-Values typed on a command line are the user's own, but they end in records, tags and manifests: nothing in them is
-computed, least of all from the environment, which the shell can do where it is seen.
+Flags may be abbreviated, joined with `=`, or stand anywhere; only the parser that is asked later
+knows what they mean. Values typed on a command line are the user's own, but they end in records,
+tags and manifests: nothing in them is computed, least of all from the environment, which the shell
+can do where it is seen.
 """
 
 import argparse
@@ -26,7 +27,9 @@ SUBMITTED = "submitted"  # what a submitted run composes where it arrives
 OWN_FOLDER = "put GROUP/NAME.yaml files into a folder, and name it with --config-dir"
 _REFERENCE = re.compile(r"\$\{[A-Za-z_.][\w.\[\]]*\}", re.ASCII)
 # Output folders are named by the time, the sweep's own numbers, and where the user's outputs go.
-_FOLDERS = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|oc\.env:\s*DESA_OUTPUTS\s*(,[^${}]*)?)\}", re.ASCII)
+_FOLDERS = re.compile(
+    r"\$\{(now:[^${}]*|hydra:[\w.]+|oc\.env:\s*DESA_OUTPUTS\s*(,[^${}]*)?)\}", re.ASCII
+)
 
 
 def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
@@ -49,8 +52,13 @@ def config_folder(arguments: Sequence[str]) -> Path | None:
 
 
 def composing(flags: argparse.Namespace) -> list[str]:
-    """The command line for Hydra: everything but the folder of own files, which it gets from memory."""
-    named = [(name, getattr(flags, name.replace("-", "_"))) for name in ("config-name", "cfg", "package", "info")]
+    """The command line for Hydra: everything but the folder of own files, which it gets from
+    memory.
+    """
+    named = [
+        (name, getattr(flags, name.replace("-", "_")))
+        for name in ("config-name", "cfg", "package", "info")
+    ]
     switches = ("resolve", "run", "multirun", "shell-completion", "hydra-help")
     return [
         *(text for name, value in named if value is not None for text in (f"--{name}", value)),
@@ -62,22 +70,31 @@ def composing(flags: argparse.Namespace) -> list[str]:
 def check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
     """Refuse flags by which files are composed, or objects loaded, that nothing has checked."""
     if flags.config_dir == "":
-        raise DesaError("no such folder", where="--config-dir ''", mend="name the folder that holds method/ ...")
+        raise DesaError(
+            "no such folder", where="--config-dir ''", hint="name the folder that holds method/ ..."
+        )
     if flags.config_path is not None:
-        raise DesaError("replaces the platform's own configuration", where="--config-path", mend=OWN_FOLDER)
+        raise DesaError(
+            "replaces the platform's own configuration", where="--config-path", hint=OWN_FOLDER
+        )
     if flags.experimental_rerun is not None:
-        mend = f"give the overrides again: desa {verb} KEY=VALUE"
-        raise DesaError("loads objects from a file", where="--experimental-rerun", mend=mend)
+        hint = f"give the overrides again: desa {verb} KEY=VALUE"
+        raise DesaError("loads objects from a file", where="--experimental-rerun", hint=hint)
     known = [config_name, *([SUBMITTED] if config_name == "config" else [])]
     if flags.config_name not in (None, *known):
-        raise DesaError(f"desa {verb} does not compose it", where=f"--config-name {flags.config_name}", mend=OWN_FOLDER)
+        raise DesaError(
+            f"desa {verb} does not compose it",
+            where=f"--config-name {flags.config_name}",
+            hint=OWN_FOLDER,
+        )
 
 
 def check_overrides(overrides: Sequence[str]) -> None:
     """Refuse overrides that would be computed, or that bring unchecked files.
 
     Raises:
-        Problems: each of them, and how to write it instead. What Hydra cannot parse is left for it to say.
+        Problems: each of them, and how to write it instead. What Hydra cannot parse is left for it
+            to say.
     """
     problems = []
     for text in overrides:
@@ -93,16 +110,20 @@ def check_overrides(overrides: Sequence[str]) -> None:
 def _problems(text: str, override: Override) -> Iterator[DesaError]:
     name = override.key_or_group
     if name == "hydra.searchpath" or name.startswith("hydra.searchpath."):
-        yield DesaError("adds files that nothing has checked", where=name, mend=OWN_FOLDER)
+        yield DesaError("adds files that nothing has checked", where=name, hint=OWN_FOLDER)
     if override.package is not None:
-        mend = f"leave out @{override.package}"
+        hint = f"leave out @{override.package}"
         yield DesaError(
-            "would put a choice in another place than its own", where=f"{name}@{override.package}", mend=mend
+            "would put a choice in another place than its own",
+            where=f"{name}@{override.package}",
+            hint=hint,
         )
     values = [text, *_texts(override.value())]
     if any(map(_computed, map(_without_folders, values) if name.startswith("hydra.") else values)):
-        mend = f'write the value; the shell can fill in a variable: {name}="$VARIABLE"'
-        yield DesaError(f"{shown(text)} would be computed, and end in records and logs", where=name, mend=mend)
+        hint = f'write the value; the shell can fill in a variable: {name}="$VARIABLE"'
+        yield DesaError(
+            f"{shown(text)} would be computed, and end in records and logs", where=name, hint=hint
+        )
 
 
 def _without_folders(text: str) -> str:

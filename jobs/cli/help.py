@@ -1,4 +1,6 @@
-"""What `desa VERB --help` prints for the verbs that take Hydra overrides: purpose, examples, flags and choices."""
+"""What `desa VERB --help` prints for the verbs that take Hydra overrides: purpose, examples, flags
+and choices.
+"""
 
 import ast
 import textwrap
@@ -24,18 +26,35 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "desa plan -m method=original,desa explain=1         # why stages of cell 1 are not stored",
     ),
     "submit": (
-        "desa submit submit.address=http://HEAD:8265 submit.home=/shared/desa dataset=scifact method=desa",
-        "desa submit -m --config-dir FOLDER method=mine,desa  # RAY_API_SERVER_ADDRESS and DESA_HOME say where",
+        (
+            "desa submit submit.address=http://HEAD:8265 submit.home=/shared/desa dataset=scifact"
+            " method=desa"
+        ),
+        (
+            "desa submit -m --config-dir FOLDER method=mine,desa  # RAY_API_SERVER_ADDRESS and"
+            " DESA_HOME say where"
+        ),
         "desa submit submit.job=ID                            # follow a job that was sent earlier",
     ),
     "generate": (
         "desa generate dataset=scifact generator=qwen2_5_7b export=FOLDER",
-        "desa generate generator=openai_server generator.base_url=http://HOST:8000/v1 generator.model=NAME",
+        (
+            "desa generate generator=openai_server generator.base_url=http://HOST:8000/v1"
+            " generator.model=NAME"
+        ),
         "desa generate prompts=[references,hyde] draws=1",
     ),
-    "verify": ("desa verify expected=scifact dataset.path=FOLDER    # exit code 1 where a number does not hold",),
+    "verify": (
+        (
+            "desa verify expected=scifact dataset.path=FOLDER    # exit code 1 where a number does"
+            " not hold"
+        ),
+    ),
     "report": (
-        "desa report                                         # the newest run or sweep below outputs/",
+        (
+            "desa report                                         # the newest run or sweep below"
+            " outputs/"
+        ),
         "desa report sweep=outputs/sweeps/DATE/TIME compare=paper",
         "desa report records=[a/records.parquet,b/records.parquet] trec=true",
         "desa report query=ID                                # one query's story",
@@ -55,7 +74,10 @@ SETTINGS: Mapping[str, Sequence[str]] = {
         "detail=true  every stage on a line of its own",
         "explain=CELL  say why the stages of a cell (counted from 0) are not stored",
     ),
-    "generate": ("prompts=[references]  which prompts", "export=FOLDER  write <prompt>.jsonl there"),
+    "generate": (
+        "prompts=[references]  which prompts",
+        "export=FOLDER  write <prompt>.jsonl there",
+    ),
     "report": (
         "runs= sweep= records=  where records come from",
         "query=ID  tell one query's story",
@@ -67,10 +89,14 @@ GROUPS: Mapping[str, Sequence[str]] = {"report": ("compare",), "verify": ("expec
 
 def help_text(verb: str, arguments: Sequence[str] = ()) -> str:
     """The help of a verb; with --config-dir, the choices of that folder as well."""
-    flags = ["--cfg job         print the composed configuration and stop (every setting with its value)"]
+    flags = [
+        "--cfg job         print the composed configuration and stop (every setting with its value)"
+    ]
     flags.append("--config-dir DIR  a folder of your own with method/*.yaml, dataset/*.yaml, ...")
     if verb in SWEEPING:
-        flags.insert(0, "-m                sweep: values with commas are combined, all cells are one plan")
+        flags.insert(
+            0, "-m                sweep: values with commas are combined, all cells are one plan"
+        )
     sweep = "[-m] " if verb in SWEEPING else ""
     parts = [f"usage: desa {verb} {sweep}[--config-dir DIR] [KEY=VALUE ...]", _docstring(verb)]
     parts.append(_section("examples", EXAMPLES.get(verb, ())))
@@ -78,7 +104,10 @@ def help_text(verb: str, arguments: Sequence[str] = ()) -> str:
     parts.append(_section("settings of this verb", SETTINGS.get(verb, ())))
     parts.append(_section("choices (KEY=CHOICE)", _choices(verb, config_folder(arguments))))
     if verb != "report":
-        parts.append("Any value of a choice can be set too: fusion.kappa=20 encoder.max_tokens=128 store.root=DIR")
+        parts.append(
+            "Any value of a choice can be set too: fusion.kappa=20 encoder.max_tokens=128"
+            " store.root=DIR"
+        )
     return "\n\n".join(part for part in parts if part)
 
 
@@ -102,12 +131,16 @@ def _choices(verb: str, own: Path | None) -> list[str]:
         wanted = [*GROUPS["report"], "tracking", "store"]
     else:
         wanted = [*GROUPS.get(verb, ()), *(name for name in groups if name not in special)]
-    shown = {name: f"+{name}" if name == "experiment" else name for name in wanted if groups.get(name)}
+    shown = {
+        name: f"+{name}" if name == "experiment" else name for name in wanted if groups.get(name)
+    }
     width = max(map(len, shown.values()), default=0)
     lines = []
     for name, title in shown.items():
         text = f"{title:{width}}  {', '.join(groups[name])}"
-        lines += textwrap.wrap(text, 110, subsequent_indent=" " * (width + 2), break_on_hyphens=False)
+        lines += textwrap.wrap(
+            text, 110, subsequent_indent=" " * (width + 2), break_on_hyphens=False
+        )
     return lines
 
 

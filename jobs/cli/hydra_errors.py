@@ -1,4 +1,6 @@
-"""What Hydra says when a command line or a YAML file cannot be composed, in our words: what, where, how to mend."""
+"""What Hydra says when a command line or a YAML file cannot be composed, in our words: what, where,
+how to fix.
+"""
 
 import re
 import shlex
@@ -12,19 +14,36 @@ from desa_ray.config import names_of
 from desa_ray.errors import DesaError, choices
 
 VALUED = (
-    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--cfg", "-c", "--package", "-p"),
+    *(
+        "--config-path",
+        "-cp",
+        "--config-name",
+        "-cn",
+        "--config-dir",
+        "-cd",
+        "--cfg",
+        "-c",
+        "--package",
+        "-p",
+    ),
     "--experimental-rerun",
 )
-OUTPUT = "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be made"
+OUTPUT = (
+    "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be made"
+)
 
 
 def ordered(arguments: Sequence[str]) -> list[str]:
-    """The arguments with flags that take a value first: Hydra's parser wants all overrides side by side."""
+    """The arguments with flags that take a value first: Hydra's parser wants all overrides side by
+    side.
+    """
     flags, rest = [], []
     waiting = iter(arguments)
     for argument in waiting:
         abbreviated = len(argument) > 2 and argument.startswith("--")
-        if argument in VALUED or (abbreviated and any(flag.startswith(argument) for flag in VALUED)):
+        if argument in VALUED or (
+            abbreviated and any(flag.startswith(argument) for flag in VALUED)
+        ):
             flags += [argument, *([value] if (value := next(waiting, None)) is not None else [])]
         else:
             (flags if argument.startswith("--config") else rest).append(argument)
@@ -32,7 +51,9 @@ def ordered(arguments: Sequence[str]) -> list[str]:
     return [*flags, *overrides, *(argument for argument in rest if argument.startswith("-"))]
 
 
-def worded(error: Exception, verb: str, arguments: Sequence[str], kind: Any, further: Sequence[str]) -> DesaError:
+def worded(
+    error: Exception, verb: str, arguments: Sequence[str], kind: Any, further: Sequence[str]
+) -> DesaError:
     """The error of a composition as one for the user.
 
     Args:
@@ -44,45 +65,71 @@ def worded(error: Exception, verb: str, arguments: Sequence[str], kind: Any, fur
     if isinstance(error, MissingConfigException):
         return _missing_choice(error)
     if isinstance(error, OSError):
-        return DesaError(f"cannot be made: {error.strerror or error}", where=str(error.filename or ""), mend=OUTPUT)
+        return DesaError(
+            f"cannot be made: {error.strerror or error}",
+            where=str(error.filename or ""),
+            hint=OUTPUT,
+        )
     message = str(error)
-    if found := re.search(r"Could not (override|append to config|delete from config)\D*?'([^']+)'", message):
+    if found := re.search(
+        r"Could not (override|append to config|delete from config)\D*?'([^']+)'", message
+    ):
         return _wrong_key(message, found[2], arguments, kind, further)
     if "Could not append to config. An item is already at" in message:
         return _wrong_key(message, message.split("'")[1], arguments, kind, further)
     if "group override must be a string" in message:
-        empty = next((a for a in arguments if re.fullmatch(r"[\w/@.]+=(null|true|false|[0-9.]*|\{.*)", a)), "")
-        return DesaError("is no choice", where=empty, mend=f"name one; `desa {verb} --help` lists them")
+        empty = next(
+            (a for a in arguments if re.fullmatch(r"[\w/@.]+=(null|true|false|[0-9.]*|\{.*)", a)),
+            "",
+        )
+        return DesaError(
+            "is no choice", where=empty, hint=f"name one; `desa {verb} --help` lists them"
+        )
     if isinstance(error, OmegaConfBaseException) and error.full_key:
-        return DesaError(_one_line(error), where=error.full_key, mend=f"`desa {verb} --cfg job` prints all settings")
-    return DesaError(_one_line(error), mend=f"`desa {verb} --help` lists the choices")
+        return DesaError(
+            _one_line(error),
+            where=error.full_key,
+            hint=f"`desa {verb} --cfg job` prints all settings",
+        )
+    return DesaError(_one_line(error), hint=f"`desa {verb} --help` lists the choices")
 
 
 def _one_line(error: BaseException) -> str:
     """What was said, without the places where Hydra looked and other asides."""
     text = re.split(r"\n\s*(?:Config search path|Search path|provider=)", str(error))[0]
     lines = [line.strip() for line in text.splitlines()]
-    drop = ("full_key", "object_type", "See https", "Set the environment variable", "To append to your config use")
-    return " ".join(line for line in lines if line and not line.startswith(drop)) or type(error).__name__
+    drop = (
+        "full_key",
+        "object_type",
+        "See https",
+        "Set the environment variable",
+        "To append to your config use",
+    )
+    return (
+        " ".join(line for line in lines if line and not line.startswith(drop))
+        or type(error).__name__
+    )
 
 
 def _unparsed(error: OverrideParseException, arguments: Sequence[str]) -> DesaError:
     text = error.override
     name, equals, value = text.partition("=")
     if not equals:
-        mend = "write KEY=VALUE"
+        hint = "write KEY=VALUE"
     elif name != name.strip() or value != value.strip():
-        mend = f"leave out the blanks around =: {shlex.quote(f'{name.strip()}={value.strip()}')}"
+        hint = f"leave out the blanks around =: {shlex.quote(f'{name.strip()}={value.strip()}')}"
     elif value[:1] in tuple("[{\"'("):
-        mend = 'close every bracket and quote, and quote texts within: \'name=["a b","c"]\''
+        hint = 'close every bracket and quote, and quote texts within: \'name=["a b","c"]\''
     else:
         quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-        mend = "quote the value: " + shlex.quote(f'{name}="{quoted}"')
-    return DesaError(f"cannot be read: {_why(error.message)}", where=text, mend=mend)
+        hint = "quote the value: " + shlex.quote(f'{name}="{quoted}"')
+    return DesaError(f"cannot be read: {_why(error.message)}", where=text, hint=hint)
 
 
 def _why(message: str) -> str:
-    """Hydra's reason without its parser's class, the override once more, and the address of a manual."""
+    """Hydra's reason without its parser's class, the override once more, and the address of a
+    manual.
+    """
     line = " ".join(message.partition("See https")[0].split())
     if "LexerNoViableAlt" in line or "token recognition" in line:
         return "a character that needs quotes"
@@ -92,26 +139,40 @@ def _why(message: str) -> str:
 def _missing_choice(error: MissingConfigException) -> DesaError:
     name = error.missing_cfg_file
     if name is None or "/" not in name:
-        return DesaError(_one_line(error), mend="check --config-dir and --config-name")
+        return DesaError(_one_line(error), hint="check --config-dir and --config-name")
     group, _, choice = str(name).rpartition("/")
     if not error.options:
-        return DesaError(f"there are no choices for {group!r}", where=f"{group}={choice}", mend="leave it out")
-    return DesaError(f"no {group} {choice!r}", where=group, mend=choices(choice, sorted(error.options), 60))
+        return DesaError(
+            f"there are no choices for {group!r}", where=f"{group}={choice}", hint="leave it out"
+        )
+    return DesaError(
+        f"no {group} {choice!r}", where=group, hint=choices(choice, sorted(error.options), 60)
+    )
 
 
-def _wrong_key(message: str, key: str, arguments: Sequence[str], kind: Any, further: Sequence[str]) -> DesaError:
+def _wrong_key(
+    message: str, key: str, arguments: Sequence[str], kind: Any, further: Sequence[str]
+) -> DesaError:
     given = next((a for a in arguments if a.lstrip("+~").split("=", 1)[0] == key), f"{key}=VALUE")
     if "already at" in message:
-        return DesaError("is set already", where=given, mend=f"leave out the +: {shlex.quote(given.lstrip('+'))}")
+        return DesaError(
+            "is set already", where=given, hint=f"leave out the +: {shlex.quote(given.lstrip('+'))}"
+        )
     *place, name = key.split(".")
     known = names_of(kind, place) + (list(further) if not place else [])
-    if name in known or (place and name.isdigit()) or (len(place) > 1 and place[-1] in ("options", "map")):
+    if (
+        name in known
+        or (place and name.isdigit())
+        or (len(place) > 1 and place[-1] in ("options", "map"))
+    ):
         what = "is a setting that the chosen file leaves out"
-        return DesaError(what, where=key, mend=f"add it with a +: {shlex.quote('+' + given.lstrip('+~'))}")
+        return DesaError(
+            what, where=key, hint=f"add it with a +: {shlex.quote('+' + given.lstrip('+~'))}"
+        )
     if key == "experiment":
-        return DesaError("is added, not replaced", where=key, mend=f"write +{given.lstrip('+~')}")
+        return DesaError("is added, not replaced", where=key, hint=f"write +{given.lstrip('+~')}")
     top = [*names_of(kind, []), *further]
     if not known and place and place[0] not in top:
         known, name = top, place[0]
-    mend = choices(name, known, 50) if known else "`desa run --cfg job` prints all settings"
-    return DesaError("no such setting", where=key, mend=mend)
+    hint = choices(name, known, 50) if known else "`desa run --cfg job` prints all settings"
+    return DesaError("no such setting", where=key, hint=hint)

@@ -1,4 +1,6 @@
-"""A plan for people: a table or a tree of its stages, equal kinds together, and what is left in all."""
+"""A plan for people: a table or a tree of its stages, equal kinds together, and what is left in
+all.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +16,12 @@ from desa_ray.terminal import PlainTable, PlainTree
 COLUMNS = ("stage", "what", "stages", "items left", "time", "bytes", "workers")
 ROUGH = "~~"
 RIGHT = ("items left", "time", "bytes")
-STATES = {"stored": "stored", "compute": "to compute", "resume": "half done", "not needed": "not needed"}
+STATES = {
+    "stored": "stored",
+    "compute": "to compute",
+    "resume": "half done",
+    "not needed": "not needed",
+}
 
 
 @dataclass(frozen=True)
@@ -34,14 +41,26 @@ class Line:
             state = STATES[planned.state] + (f" ({done} of {shards} shards)" if done else "")
             state += f" [{planned.stage.key.short}]"
         else:
-            state = ", ".join(f"{counts[state]} {words}" for state, words in STATES.items() if counts[state])
+            state = ", ".join(
+                f"{counts[state]} {words}" for state, words in STATES.items() if counts[state]
+            )
         left = [planned for planned in self.stages if planned.to_compute]
         if not left:
             return [self.name, self.what, state, "", "", "", ""]
-        return [self.name, self.what, state, _items(left), _time(left), _bytes(left), _workers(cluster, left)]
+        return [
+            self.name,
+            self.what,
+            state,
+            _items(left),
+            _time(left),
+            _bytes(left),
+            _workers(cluster, left),
+        ]
 
 
-def plan_table(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> PlainTable:
+def plan_table(
+    title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool
+) -> PlainTable:
     """Inputs before users, a line a kind; with `detail`, a line a stage."""
     table = PlainTable(title=title, title_justify="left", title_style="")
     for name in COLUMNS:
@@ -51,14 +70,21 @@ def plan_table(title: str, stages: Sequence[Planned], cluster: ClusterConfig, de
     return table
 
 
-def plan_tree(title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool) -> PlainTree:
-    """Results at the top, below each what it is computed from; a kind that was shown before only by its name."""
+def plan_tree(
+    title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool
+) -> PlainTree:
+    """Results at the top, below each what it is computed from; a kind that was shown before only by
+    its name.
+    """
     lines = _lines(stages, detail)
     line_of = {planned.stage.key.digest: line for line in lines for planned in line.stages}
     inputs = {
         id(line): list(
             {
-                id(own): own for p in line.stages for s in p.stage.inputs.values() if (own := line_of[s.key.digest])
+                id(own): own
+                for p in line.stages
+                for s in p.stage.inputs.values()
+                if (own := line_of[s.key.digest])
             }.values()
         )
         for line in lines
@@ -96,9 +122,14 @@ def totals(store: Store, stages: Sequence[Planned]) -> list[str]:
     seconds = [planned.seconds for planned in left if planned.seconds is not None]
     unknown = len(left) - len(seconds)
     more = f"; nothing like {unknown} of the stages is in this store yet" if unknown else ""
-    lines.append(f"time left: {_about(duration(sum(seconds))) if seconds else '?'}, one stage after another{more}")
+    lines.append(
+        f"time left: {_about(duration(sum(seconds))) if seconds else '?'}, one stage after"
+        f" another{more}"
+    )
     sizes = [planned.bytes for planned in left if planned.bytes is not None]
-    more = f", and {len(left) - len(sizes)} stages of unknown size" if len(sizes) < len(left) else ""
+    more = (
+        f", and {len(left) - len(sizes)} stages of unknown size" if len(sizes) < len(left) else ""
+    )
     line = f"to be written: {_about(size(sum(sizes))) if sizes else '?'}{more}"
     free = store.files.free_bytes()
     if free is not None:
@@ -137,7 +168,9 @@ def _lines(stages: Sequence[Planned], detail: bool) -> list[Line]:
         return [Line([planned], planned.stage.name, planned.stage.label) for planned in stages]
     groups: dict[tuple[str, str], list[Planned]] = {}
     for planned in stages:
-        groups.setdefault((planned.stage.name, planned.stage.work.plan_group(planned.stage)), []).append(planned)
+        groups.setdefault(
+            (planned.stage.name, planned.stage.work.plan_group(planned.stage)), []
+        ).append(planned)
     return [Line(own, name, what) for (name, what), own in groups.items()]
 
 
@@ -162,7 +195,11 @@ def _bytes(left: Sequence[Planned]) -> str:
 
 def _sum(text: str, known: int, left: Sequence[Planned]) -> str:
     rough = any(planned.rough for planned in left)
-    return ("" if text.startswith("<") else ROUGH if rough else "~") + text + (" + ?" if known < len(left) else "")
+    return (
+        ("" if text.startswith("<") else ROUGH if rough else "~")
+        + text
+        + (" + ?" if known < len(left) else "")
+    )
 
 
 def _held(stage: Stage, cluster: ClusterConfig) -> int | None:

@@ -1,7 +1,8 @@
-"""Reads one YAML document of somebody else as plain data, with limits on its size, depth and aliases; makes no objects.
+"""Reads one YAML document of somebody else as plain data, with limits on its size, depth and
+aliases; makes no objects.
 
-Scalars mean what they mean to Hydra. Refused, with their line: tags, merge keys, names that are no text or stand twice,
-a second document, and what YAML itself refuses.
+Scalars mean what they mean to Hydra. Refused, with their line: tags, merge keys, names that are no
+text or stand twice, a second document, and what YAML itself refuses.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,9 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 @dataclass(frozen=True)
 class Document:
-    """`value` is made of dict, list, str, int, float, bool and None; `lines` says where each of its parts begins."""
+    """`value` is made of dict, list, str, int, float, bool and None; `lines` says where each of its
+    parts begins.
+    """
 
     value: Any
     lines: Mapping[Place, int]
@@ -47,12 +50,12 @@ def decoded(data: bytes, where: str) -> str:
         DesaError: too large, or not UTF-8.
     """
     if len(data) > MAX_BYTES:
-        raise DesaError(f"is larger than {MAX_BYTES >> 10} KiB", where=where, mend=LARGE)
+        raise DesaError(f"is larger than {MAX_BYTES >> 10} KiB", where=where, hint=LARGE)
     try:
         return data.removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
         raise DesaError(
-            f"not UTF-8: byte {error.object[error.start]:#04x}", where=where, mend="save as UTF-8"
+            f"not UTF-8: byte {error.object[error.start]:#04x}", where=where, hint="save as UTF-8"
         ) from None
 
 
@@ -68,19 +71,23 @@ def read_document(text: str, where: str) -> Document:
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         what = " ".join(filter(None, (error.context, error.problem)))
-        raise DesaError(f"not YAML: {what}", where=f"{where}{line}", mend="mend that line") from None
+        raise DesaError(f"not YAML: {what}", where=f"{where}{line}", hint="fix that line") from None
     except (yaml.YAMLError, ValueError) as error:
         what = " ".join(str(error).split())[:200]
-        raise DesaError(f"not YAML: {what}", where=where, mend="mend the file") from None
+        raise DesaError(f"not YAML: {what}", where=where, hint="fix the file") from None
 
 
 class _Reader:
-    """Builds the value from the parser's events, so that nothing is made before it is known to be allowed."""
+    """Builds the value from the parser's events, so that nothing is made before it is known to be
+    allowed.
+    """
 
     def __init__(self, loader: Any, where: str):
         self.loader, self.where = loader, where
         self.lines: dict[Place, int] = {}
-        self.anchors: dict[str, tuple[Any, int] | None] = {}  # value and how many it stands for; None while it is open
+        self.anchors: dict[
+            str, tuple[Any, int] | None
+        ] = {}  # value and how many it stands for; None while it is open
         self.count = 0
 
     def document(self) -> Document:
@@ -120,7 +127,9 @@ class _Reader:
     def _alias(self, event: events.AliasEvent) -> Any:
         found = self.anchors.get(event.anchor)
         if found is None:
-            raise self._refused(event, f"the alias *{event.anchor} stands for nothing before it", "write it out")
+            raise self._refused(
+                event, f"the alias *{event.anchor} stands for nothing before it", "write it out"
+            )
         self._counted(event, found[1])
         return found[0]
 
@@ -129,13 +138,21 @@ class _Reader:
         if tag is None or tag == "!":
             tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
         if tag not in _PLAIN:
-            raise self._refused(event, f"the tag {shown(tag)} of {shown(event.value)}", "quote it, or leave it out")
+            raise self._refused(
+                event, f"the tag {shown(tag)} of {shown(event.value)}", "quote it, or leave it out"
+            )
         if tag in _NUMBERS and len(event.value) > MAX_DIGITS:
-            raise self._refused(event, f"a number of {len(event.value)} characters", "quote it, if it is a text")
+            raise self._refused(
+                event, f"a number of {len(event.value)} characters", "quote it, if it is a text"
+            )
         try:
-            return self.loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+            return self.loader.construct_object(
+                yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+            )
         except (ValueError, KeyError):  # !!int x, !!bool x
-            raise self._refused(event, f"{shown(event.value)} is no {tag.rpartition(':')[2]}", "mend it") from None
+            raise self._refused(
+                event, f"{shown(event.value)} is no {tag.rpartition(':')[2]}", "fix it"
+            ) from None
 
     def _list(self, path: Place, depth: int) -> list[Any]:
         items: list[Any] = []
@@ -170,6 +187,6 @@ class _Reader:
         if self.count > MAX_VALUES:
             raise self._refused(event, f"more than {MAX_VALUES} values, aliases written out", LARGE)
 
-    def _refused(self, event: events.Event, what: str, mend: str) -> DesaError:
+    def _refused(self, event: events.Event, what: str, hint: str) -> DesaError:
         line = event.start_mark.line + 1 if event.start_mark else 1
-        return DesaError(f"not YAML that is taken: {what}", where=f"{self.where}:{line}", mend=mend)
+        return DesaError(f"not YAML that is taken: {what}", where=f"{self.where}:{line}", hint=hint)

@@ -10,7 +10,10 @@ from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, choices
 from desa_ray.experiment.spec import RUN_KEYS, CellSpec, cell_spec, flat
 
-FREE_TEXTS = ("dataset.queries", "encoder.query_prefix")  # ids and words, which may look like anything
+FREE_TEXTS = (
+    "dataset.queries",
+    "encoder.query_prefix",
+)  # ids and words, which may look like anything
 
 
 def spec_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> CellSpec:
@@ -26,11 +29,15 @@ def spec_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> Ce
     plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
     refuse_credentials(addresses(config))
     known = [*RUN_KEYS, *further]
-    problems = [DesaError("no such setting", where=key, mend=choices(key, known)) for key in unknown]
+    problems = [
+        DesaError("no such setting", where=key, hint=choices(key, known)) for key in unknown
+    ]
     return cell_spec(plain, folder, problems)
 
 
-def specs_of(configs: Sequence[DictConfig], folders: Sequence[Path], further: Sequence[str] = ()) -> list[CellSpec]:
+def specs_of(
+    configs: Sequence[DictConfig], folders: Sequence[Path], further: Sequence[str] = ()
+) -> list[CellSpec]:
     """The cells of a sweep, each with its folder."""
     pairs = zip(configs, folders, strict=True)
     return [spec_of(config, folder, further) for config, folder in pairs]

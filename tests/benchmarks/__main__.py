@@ -1,9 +1,10 @@
-"""`make bench`: measures everything, prints a line each, writes JSON, and puts the table into docs/benchmarks.md.
+"""`make bench`: measures everything, prints a line each, writes JSON, and puts the table into
+docs/benchmarks.md.
 
     python -m tests.benchmarks [--out FILE] [--only a,b,...] [--scifact FOLDER] [--page]
 
-Every number is taken on one thread, in CPU seconds (a busy machine changes it little), against a baseline in the same
-run. Exits 1 where a target is missed.
+Every number is taken on one thread, in CPU seconds (a busy machine changes it little), against a
+baseline in the same run. Exits 1 where a target is missed.
 """
 
 import os
@@ -42,10 +43,14 @@ def suite(scifact: str | None) -> dict[str, Callable[[], list[Measured]]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results.json"))
     parser.add_argument("--only", default="a,b,c,d,e,f,g,i", help="g measures h and j too")
-    parser.add_argument("--scifact", help="a folder in BEIR layout for whole runs, instead of the demo")
+    parser.add_argument(
+        "--scifact", help="a folder in BEIR layout for whole runs, instead of the demo"
+    )
     parser.add_argument("--page", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     everything = suite(options.scifact)
@@ -54,13 +59,26 @@ def main() -> int:
     for letter in options.only.split(","):
         for found in everything[letter]():
             document = found.document()
-            known = [own for own in known if (own["name"], own["baseline"]) != (found.name, found.baseline)]
+            known = [
+                own
+                for own in known
+                if (own["name"], own["baseline"]) != (found.name, found.baseline)
+            ]
             known = sorted([*known, document], key=lambda own: own["name"])
             verdict = {True: "met", False: "MISSED", None: ""}[found.met]
-            print(f"{found.name:16} {found.value:12,.1f} {found.unit:16} {document['target'] or '':8} {verdict}")
+            print(
+                f"{found.name:16} {found.value:12,.1f} {found.unit:16} {document['target'] or '':8}"
+                f" {verdict}"
+            )
             missed |= found.met is False
-            about = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
-            options.out.write_text(json.dumps({**about, "results": known}, indent=1, allow_nan=False) + "\n")
+            about = {
+                "machine": platform.machine(),
+                "cpus": os.cpu_count(),
+                "python": platform.python_version(),
+            }
+            options.out.write_text(
+                json.dumps({**about, "results": known}, indent=1, allow_nan=False) + "\n"
+            )
     if options.page:
         put_into_page(options.out, Path("docs/benchmarks.md"))
     return int(missed)

@@ -1,10 +1,12 @@
-"""Exact dense ranking on a GPU against the CPU: the same ranking hashes, and how many times as fast.
+"""Exact dense ranking on a GPU against the CPU: the same ranking hashes, and how many times as
+fast.
 
     python -m tests.benchmarks.gpu [--documents N] [--queries Q] [--repeats R]
 
-Prints a line of JSON for each device found (torch with CUDA, faiss-gpu) and exits 1 where a hash differs, 2 without a
-GPU. Times are wall time, as a GPU's work is nobody's CPU time: scores of all documents from vectors that are prepared
-on their device, and the same with complete ranks made from them on the CPU.
+Prints a line of JSON for each device found (torch with CUDA, faiss-gpu) and exits 1 where a hash
+differs, 2 without a GPU. Times are wall time, as a GPU's work is nobody's CPU time: scores of all
+documents from vectors that are prepared on their device, and the same with complete ranks made from
+them on the CPU.
 """
 
 import argparse
@@ -38,10 +40,14 @@ def devices() -> list[Gemm]:
     return [*found, *([own] if (own := faiss_gpu()) else [])]
 
 
-def measured(gemm: Gemm, vectors: np.ndarray, queries: np.ndarray, repeats: int) -> tuple[str, float, float]:
+def measured(
+    gemm: Gemm, vectors: np.ndarray, queries: np.ndarray, repeats: int
+) -> tuple[str, float, float]:
     """SHA-256 over all rankings; median seconds of the scores; and of scores with ranks."""
     asked = gemm.prepared(queries)
-    blocks = [gemm.prepared(vectors[start : start + BLOCK]) for start in range(0, len(vectors), BLOCK)]
+    blocks = [
+        gemm.prepared(vectors[start : start + BLOCK]) for start in range(0, len(vectors), BLOCK)
+    ]
     scores = np.empty((len(queries), len(vectors)), np.float32)
 
     def score() -> None:
@@ -94,7 +100,9 @@ def compared(gemms: list[Gemm], documents: int, queries: int, repeats: int) -> l
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=382_000)
     parser.add_argument("--queries", type=int, default=49)
     parser.add_argument("--repeats", type=int, default=5)

@@ -28,8 +28,10 @@ class Measured:
     Attributes:
         name: the benchmark's letter and what it is.
         ours, baseline: what is compared, in words.
-        ours_s, baseline_s: medians, in seconds (CPU time unless the words say otherwise); None without a baseline.
-        value: the number that the target is about; `unit` says what it is (× for a ratio baseline / ours).
+        ours_s, baseline_s: medians, in seconds (CPU time unless the words say otherwise); None
+            without a baseline.
+        value: the number that the target is about; `unit` says what it is (× for a ratio baseline /
+            ours).
         target: None where a number is only reported.
         more: anything else worth keeping.
     """
@@ -60,16 +62,25 @@ def cpu_s(work: Callable[[], Any]) -> float:
     return time.process_time() - started
 
 
-def in_turns(ours: Callable[[], Any], baseline: Callable[[], Any], repeats: int) -> tuple[float, float]:
+def in_turns(
+    ours: Callable[[], Any], baseline: Callable[[], Any], repeats: int
+) -> tuple[float, float]:
     """Median CPU seconds of both, each called `repeats` times, alternating."""
     pairs = [(cpu_s(ours), cpu_s(baseline)) for _ in range(repeats)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 
 
 def ratio(
-    name: str, ours: str, baseline: str, seconds: tuple[float, float], bound: float | None, **more: Any
+    name: str,
+    ours: str,
+    baseline: str,
+    seconds: tuple[float, float],
+    bound: float | None,
+    **more: Any,
 ) -> Measured:
     """A line whose number is how many times faster we are."""
     ours_s, baseline_s = seconds
     target = None if bound is None else Target(bound)
-    return Measured(name, ours, baseline, ours_s, baseline_s, baseline_s / ours_s, "×", target, more)
+    return Measured(
+        name, ours, baseline, ours_s, baseline_s, baseline_s / ours_s, "×", target, more
+    )

@@ -24,7 +24,9 @@ BLOCK = 8192  # documents scored at once, as a vector shard is
 
 
 def dense(documents: int, queries: int, repeats: int) -> list[Measured]:
-    """(b) Exact scores and complete order, against FAISS asked for everything and against a stable argsort."""
+    """(b) Exact scores and complete order, against FAISS asked for everything and against a stable
+    argsort.
+    """
     import faiss
 
     faiss.omp_set_num_threads(1)
@@ -54,23 +56,37 @@ def dense(documents: int, queries: int, repeats: int) -> list[Measured]:
     own_again, third = in_turns(ours, flat, max(1, repeats // 2))
     words = f"exact int26 scores and complete ranks, {size}"
     return [
-        ratio("b dense ranks", words, "float32 GEMM, stable argsort", (own, other), 2, same_places=agree),
+        ratio(
+            "b dense ranks",
+            words,
+            "float32 GEMM, stable argsort",
+            (own, other),
+            2,
+            same_places=agree,
+        ),
         ratio("b dense ranks", words, "IndexFlatIP.search(k=N)", (own_again, third), 4),
     ]
 
 
 def dict_replay(channels: list[np.ndarray], k: int) -> tuple[list[int], list[int]]:
-    """The rules as one would first write them: dictionaries, floats, everything checked after every read."""
+    """The rules as one would first write them: dictionaries, floats, everything checked after every
+    read.
+    """
     lists = [channel.tolist() for channel in channels]
     ranks: list[dict[int, int]] = [{} for _ in lists]
     while True:
-        unread = [1 / (60 + len(r) + 1) if len(r) < len(own) else 0.0 for r, own in zip(ranks, lists, strict=True)]
+        unread = [
+            1 / (60 + len(r) + 1) if len(r) < len(own) else 0.0
+            for r, own in zip(ranks, lists, strict=True)
+        ]
         low: dict[int, float] = {}
         high: dict[int, float] = {}
         for document in set().union(*ranks):
             known = [1 / (60 + own[document]) if document in own else None for own in ranks]
             low[document] = sum(share for share in known if share is not None)
-            high[document] = sum(u if share is None else share for share, u in zip(known, unread, strict=True))
+            high[document] = sum(
+                u if share is None else share for share, u in zip(known, unread, strict=True)
+            )
         order = sorted(low, key=lambda document: (-low[document], document))
         if len(order) >= k and low[order[k - 1]] > sum(unread):
             pairs = [*pairwise(order[:k]), *((order[k - 1], other) for other in order[k:])]
@@ -98,7 +114,10 @@ def replays(documents: int, depth: int, noise: float, calls: int) -> list[Measur
     answers: list[tuple[list[int], list[int]]] = []
     baseline = cpu_s(lambda: answers.append(dict_replay(channels, K)))
     assert answers[0] == (list(stop.depths), stop.topk.tolist())
-    times = [cpu_s(lambda: [replay(channels, EVEN, KAPPA, K) for _ in range(calls)]) / calls for _ in range(9)]
+    times = [
+        cpu_s(lambda: [replay(channels, EVEN, KAPPA, K) for _ in range(calls)]) / calls
+        for _ in range(9)
+    ]
     own = statistics.median(times)
     words = f"replay, N = {documents:,}, depths {stop.depths[0]:,} and {stop.depths[1]:,}"
     return [
@@ -112,7 +131,10 @@ def fusions(documents: int, repeats: int) -> list[Measured]:
     from ranx import Run, fuse
 
     channels = two_rankings(documents, 5, 0.6)
-    runs = [Run({"q": {f"d{n}": float(len(own) - at) for at, n in enumerate(own.tolist())}}) for own in channels]
+    runs = [
+        Run({"q": {f"d{n}": float(len(own) - at) for at, n in enumerate(own.tolist())}})
+        for own in channels
+    ]
     small = [Run({"q": {"a": 2.0, "b": 1.0}}) for _ in range(2)]
     fuse(small, method="rrf", params={"k": 60})  # its kernels compile first
 
@@ -123,9 +145,19 @@ def fusions(documents: int, repeats: int) -> list[Measured]:
     whole = in_turns(lambda: fuse_order(channels, EVEN, KAPPA), theirs, max(1, repeats // 2))
     size = f"N = {documents:,}"
     return [
-        ratio("d fusion", f"complete exact fusion, its first 1,000, {size}", "ranx fuse, rrf", first, 300),
         ratio(
-            "d fusion", f"complete exact fusion, all of it in order, {size}", "ranx fuse, rrf (unordered)", whole, None
+            "d fusion",
+            f"complete exact fusion, its first 1,000, {size}",
+            "ranx fuse, rrf",
+            first,
+            300,
+        ),
+        ratio(
+            "d fusion",
+            f"complete exact fusion, all of it in order, {size}",
+            "ranx fuse, rrf (unordered)",
+            whole,
+            None,
         ),
     ]
 
@@ -145,7 +177,9 @@ def lazily(dense_scores: np.ndarray, docs: np.ndarray, sparse_scores: np.ndarray
 
 def completely(dense_scores: np.ndarray, docs: np.ndarray, sparse_scores: np.ndarray) -> Replay:
     """Complete rankings from given scores, and replay."""
-    return replay([complete_order(dense_scores[None])[0], sparse_order(docs, sparse_scores)], EVEN, KAPPA, K)
+    return replay(
+        [complete_order(dense_scores[None])[0], sparse_order(docs, sparse_scores)], EVEN, KAPPA, K
+    )
 
 
 def _kept(found: list[Replay], work: Callable[..., Replay], *scores: np.ndarray) -> None:
@@ -166,12 +200,17 @@ def lazy(documents: int, queries: int, noise: float) -> list[Measured]:
         assert found[0].topk.tolist() == expected[0].topk.tolist()
         deepest.append(max(found[0].depths))
     seconds = statistics.median(own), statistics.median(other)
-    words = f"prefixes and replay from given scores, N = {documents:,}, median depth {statistics.median(deepest):,.0f}"
+    words = (
+        f"prefixes and replay from given scores, N = {documents:,}, median depth"
+        f" {statistics.median(deepest):,.0f}"
+    )
     return [ratio("e lazy", words, "complete ranks and replay", seconds, 10, deepest=max(deepest))]
 
 
 def statistic(queries: int, datasets: int, resamples: int, looped: int) -> list[Measured]:
-    """(f) Bootstrap intervals and sign flips of four outcomes, against loops over resamples and queries."""
+    """(f) Bootstrap intervals and sign flips of four outcomes, against loops over resamples and
+    queries.
+    """
     rng = np.random.default_rng(3)
     strata = [rng.normal(size=(queries // datasets, 4)) for _ in range(datasets)]
     paired_outcomes(strata, 10)
@@ -193,4 +232,8 @@ def statistic(queries: int, datasets: int, resamples: int, looped: int) -> list[
 
     baseline = cpu_s(loop) * resamples / looped
     words = f"bootstrap and sign flips, {queries:,} queries × 4 outcomes, {resamples:,} resamples"
-    return [ratio("f statistics", words, f"plain loops ({looped} resamples, scaled)", (own, baseline), 50)]
+    return [
+        ratio(
+            "f statistics", words, f"plain loops ({looped} resamples, scaled)", (own, baseline), 50
+        )
+    ]

@@ -1,8 +1,9 @@
 """(a) Complete BM25 lists: our scorer against the searcher behind `LuceneSearcher`, a process each.
 
-`LuceneSearcher` is a thin shell around Anserini's `SimpleSearcher`; its Python module imports torch, which this
-environment does not have, so the Java class is asked directly. It re-scores ties in every list, which is most of its
-time. Whether our scores are Lucene's is checked against what a plain `IndexSearcher` collects.
+`LuceneSearcher` is a thin shell around Anserini's `SimpleSearcher`; its Python module imports
+torch, which this environment does not have, so the Java class is asked directly. It re-scores ties
+in every list, which is most of its time. Whether our scores are Lucene's is checked against what a
+plain `IndexSearcher` collects.
 """
 
 import json
@@ -33,16 +34,27 @@ def complete_lists(documents: int) -> list[Measured]:
         ours, values = scorer.scores(query)
         assert ours.tolist() == docs.tolist()
         assert values.tobytes() == scores.tobytes()
-        times.append([cpu_s(lambda query=query: sparse_order(*scorer.scores(query))) for _ in range(5)])
+        times.append(
+            [cpu_s(lambda query=query: sparse_order(*scorer.scores(query))) for _ in range(5)]
+        )
         hits.append(len(ours))
     own = statistics.median(statistics.median(own) for own in times)
-    words = f"complete BM25 list in order, {documents:,} documents, median {statistics.median(hits):,.0f} hits"
+    words = (
+        f"complete BM25 list in order, {documents:,} documents, median"
+        f" {statistics.median(hits):,.0f} hits"
+    )
     seconds = own, statistics.median(theirs)
-    return [ratio("a BM25", words, "Anserini's SimpleSearcher.search(k=N)", seconds, 100, identical=True)]
+    return [
+        ratio(
+            "a BM25", words, "Anserini's SimpleSearcher.search(k=N)", seconds, 100, identical=True
+        )
+    ]
 
 
 def _lucene(texts: list[str], queries: tuple[str, ...]):
-    """Postings, analysed queries, seconds a query of the searcher, and the collector's lists by document number."""
+    """Postings, analysed queries, seconds a query of the searcher, and the collector's lists by
+    document number.
+    """
     from desa_ray.engines.lucene import Lucene
 
     engine = Lucene(heap="3g")
@@ -59,22 +71,33 @@ def _lucene(texts: list[str], queries: tuple[str, ...]):
         searcher = autoclass("io.anserini.search.SimpleSearcher")(folder)
         searcher.set_bm25(0.9, 0.4)
         searcher.search(queries[0], 1000)  # warm
-        seconds = [cpu_s(lambda query=query: searcher.search(query, len(texts))) for query in queries]
+        seconds = [
+            cpu_s(lambda query=query: searcher.search(query, len(texts))) for query in queries
+        ]
         searcher.close()
 
         reader = autoclass("io.anserini.index.IndexReaderUtils").getReader(folder)
         plain = autoclass("org.apache.lucene.search.IndexSearcher")(reader)
-        plain.setSimilarity(autoclass("org.apache.lucene.search.similarities.BM25Similarity")(0.9, 0.4))
+        plain.setSimilarity(
+            autoclass("org.apache.lucene.search.similarities.BM25Similarity")(0.9, 0.4)
+        )
         analyser = autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
         make = autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")()
         to_json = autoclass("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString
         lists = []
         for query in queries:
-            asked = cast("org.apache.lucene.search.Query", make.buildQuery("contents", analyser, query))
+            asked = cast(
+                "org.apache.lucene.search.Query", make.buildQuery("contents", analyser, query)
+            )
             found = json.loads(to_json(plain.search(asked, len(texts))))["scoreDocs"]
             # One segment, documents in the order they were given: Lucene's numbers are ours.
             docs = np.array([hit["doc"] for hit in found], np.int32)
             order = np.argsort(docs)
-            lists.append((docs[order], np.array([np.float32(hit["score"]) for hit in found], np.float32)[order]))
+            lists.append(
+                (
+                    docs[order],
+                    np.array([np.float32(hit["score"]) for hit in found], np.float32)[order],
+                )
+            )
         reader.close()
     return postings, engine.analyse(list(queries)), seconds, lists

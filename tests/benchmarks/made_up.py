@@ -1,4 +1,6 @@
-"""Data that looks like real data, from a seed: clustered vectors, Zipfian text, correlated scores."""
+"""Data that looks like real data, from a seed: clustered vectors, Zipfian text,
+correlated scores.
+"""
 
 from collections.abc import Iterator
 
@@ -8,10 +10,14 @@ DIMENSIONS = 384
 WORDS = 200_000
 
 
-def unit_vectors(rng: np.random.Generator, count: int, centres: np.ndarray, spread: float = 1.0) -> np.ndarray:
+def unit_vectors(
+    rng: np.random.Generator, count: int, centres: np.ndarray, spread: float = 1.0
+) -> np.ndarray:
     """float32 [count, D] unit rows around some of the centres."""
     rows = centres[rng.integers(0, len(centres), count)]
-    rows = rows + rng.standard_normal((count, rows.shape[1]), np.float32) * np.float32(spread / rows.shape[1] ** 0.5)
+    rows = rows + rng.standard_normal((count, rows.shape[1]), np.float32) * np.float32(
+        spread / rows.shape[1] ** 0.5
+    )
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -30,7 +36,9 @@ def zipf_texts(rng: np.random.Generator, count: int, mean_length: int = 60) -> I
 
 
 def two_score_lists(documents: int, seed: int, noise: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-    """Dense float32 [N] scores, and sparse ones, 0 for the half of the documents that match nothing."""
+    """Dense float32 [N] scores, and sparse ones, 0 for the half of the documents that match
+    nothing.
+    """
     rng = np.random.default_rng(seed)
     common = rng.standard_normal(documents, np.float32)
     dense = common + np.float32(noise) * rng.standard_normal(documents, np.float32)

@@ -1,4 +1,5 @@
-"""(g) to (j): whole runs of the `desa` command, each in processes of its own whose CPU time is added up.
+"""(g) to (j): whole runs of the `desa` command, each in processes of its own whose CPU time is
+added up.
 
 Runs on Ray are compared by wall time: its node daemon lets its workers go without their times.
 """
@@ -16,7 +17,8 @@ from typing import Any
 
 from .harness import Measured, Target, cpu_s
 
-# Runs a command and prints the CPU seconds of everything it started, daemons included: orphans become its children.
+# Runs a command and prints the CPU seconds of everything it started, daemons included: orphans
+# become its children.
 ACCOUNTANT = """
 import ctypes, json, os, resource, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1)
@@ -30,7 +32,8 @@ try:
 except ChildProcessError:
     pass
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps([used.ru_utime + used.ru_stime, wall, done.returncode, done.stdout[-2000:] + done.stderr[-4000:]]))
+said = done.stdout[-2000:] + done.stderr[-4000:]
+print(json.dumps([used.ru_utime + used.ru_stime, wall, done.returncode, said]))
 """
 
 
@@ -39,14 +42,17 @@ def desa(folder: Path, *arguments: str) -> tuple[float, float]:
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "DESA_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", ACCOUNTANT, sys.executable, "-m", "desa_ray.jobs", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     cpu, wall, code, said = json.loads(done.stdout.splitlines()[-1])
     assert code == 0, said
     return cpu, wall
 
 
 def whole(dataset: Sequence[str], *, scaling: bool = True) -> list[Measured]:
-    """(g), (h) and (j) on one collection: a cold run, the same again, other kappas, and the same with Ray.
+    """(g), (h) and (j) on one collection: a cold run, the same again, other kappas, and the same
+    with Ray.
 
     Args:
         dataset: the overrides that choose the collection, `dataset=NAME` first.
@@ -62,7 +68,14 @@ def whole(dataset: Sequence[str], *, scaling: bool = True) -> list[Measured]:
         on_ray = desa(ray, "run", *common, "cluster=local", "cluster.encoders=2", "cluster.cpus=2")
         alone = None
         if scaling:
-            alone = desa(Path(scratch) / "one", "run", *common, "cluster=local", "cluster.encoders=1", "cluster.cpus=2")
+            alone = desa(
+                Path(scratch) / "one",
+                "run",
+                *common,
+                "cluster=local",
+                "cluster.encoders=1",
+                "cluster.cpus=2",
+            )
     marginal = max(0.0, sweep[0] - again[0]) / 3
     share = 100 * marginal / cold[0]
     overhead = 100 * (on_ray[1] / cold[1] - 1)
@@ -86,7 +99,9 @@ def whole(dataset: Sequence[str], *, scaling: bool = True) -> list[Measured]:
             cold[1],
             overhead,
             "% longer",
-            Target(15, most=True) if cold[1] > 60 else None,  # below a minute it is Ray's start that is measured
+            (
+                Target(15, most=True) if cold[1] > 60 else None
+            ),  # below a minute it is Ray's start that is measured
             {"serial_cpu_s": cold[0], "minute_or_more": cold[1] > 60},
         ),
         Measured(
@@ -126,7 +141,11 @@ def tracking(cells: int = 7) -> list[Measured]:
     with tempfile.TemporaryDirectory(prefix="desa-bench-") as scratch:
         folder = Path(scratch)
         files = []
-        for name, size in (("records.parquet", 400_000), ("manifest.json", 40_000), ("run.trec", 9_000_000)):
+        for name, size in (
+            ("records.parquet", 400_000),
+            ("manifest.json", 40_000),
+            ("run.trec", 9_000_000),
+        ):
             (folder / name).write_bytes(os.urandom(size))
             files.append(folder / name)
         tracker = Tracker(f"sqlite:///{folder / 'mlflow.db'}", folder / "artifacts")
@@ -154,4 +173,16 @@ def tracking(cells: int = 7) -> list[Measured]:
         wall = (time.perf_counter() - started) / len(times)
     own = statistics.median(times)
     words = "log one cell: 60 params, 126 metrics, 14 tags, 3 files"
-    return [Measured("i MLflow", words, "-", own, None, own, "s a cell", Target(1, most=True), {"wall_s": wall})]
+    return [
+        Measured(
+            "i MLflow",
+            words,
+            "-",
+            own,
+            None,
+            own,
+            "s a cell",
+            Target(1, most=True),
+            {"wall_s": wall},
+        )
+    ]

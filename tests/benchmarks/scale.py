@@ -1,10 +1,12 @@
-"""A million documents, lazily: what each stage takes and holds, and how that grows with the collection.
+"""A million documents, lazily: what each stage takes and holds, and how that grows with the
+collection.
 
     python -m tests.benchmarks.scale --out scale.json 50000 200000 1000000
 
-The pipeline is the real one: collection, Lucene, prefixes, fusion. Only the encoder is made up: its two stages get
-vectors from a seed, which takes nothing away from what is measured. Topics tie words to vectors, so that both channels
-agree about as much as they do on real data. Every stage runs in a process of its own, whose peak memory is logged.
+The pipeline is the real one: collection, Lucene, prefixes, fusion. Only the encoder is made up: its
+two stages get vectors from a seed, which takes nothing away from what is measured. Topics tie words
+to vectors, so that both channels agree about as much as they do on real data. Every stage runs in a
+process of its own, whose peak memory is logged.
 """
 
 import argparse
@@ -46,8 +48,12 @@ def _topics_of(count: int, seed: int) -> np.ndarray:
     return np.random.default_rng([seed, 1]).integers(0, TOPICS, count)
 
 
-def _text(rng: np.random.Generator, edges: np.ndarray, topic: int, general: int, topical: int) -> str:
-    """Zipfian words of the whole vocabulary, and as many of the topic's own, the first of them most often."""
+def _text(
+    rng: np.random.Generator, edges: np.ndarray, topic: int, general: int, topical: int
+) -> str:
+    """Zipfian words of the whole vocabulary, and as many of the topic's own, the first of them most
+    often.
+    """
     common = np.searchsorted(edges, rng.random(general)) + 1
     own = topic * TOPIC_WORDS + (TOPIC_WORDS * rng.random(topical) ** 2).astype(int)
     return " ".join([*(f"w{w}x" for w in common), *(f"t{w}x" for w in own)])
@@ -67,7 +73,9 @@ def write_collection(folder: Path, documents: int) -> None:
     asked = _topics_of(QUERIES, 7)
     with (folder / "queries.jsonl").open("w") as out:
         for number, topic in enumerate(asked):
-            out.write(json.dumps({"_id": f"q{number:04d}", "text": _text(rng, edges, topic, 3, 3)}) + "\n")
+            out.write(
+                json.dumps({"_id": f"q{number:04d}", "text": _text(rng, edges, topic, 3, 3)}) + "\n"
+            )
     with (folder / "qrels" / "test.tsv").open("w") as out:
         out.write("query-id\tcorpus-id\tscore\n")
         for number, topic in enumerate(asked):
@@ -77,8 +85,13 @@ def write_collection(folder: Path, documents: int) -> None:
 
 def _vectors(topics: np.ndarray, first: int, seed: int) -> np.ndarray:
     """float32 [n, D] unit rows near their topics' directions; each row from its own number."""
-    middles = np.random.default_rng([seed, 2]).standard_normal((TOPICS, DIMENSIONS), np.float32) / DIMENSIONS**0.5
-    noise = np.random.default_rng([seed, 3, first]).standard_normal((len(topics), DIMENSIONS), np.float32)
+    middles = (
+        np.random.default_rng([seed, 2]).standard_normal((TOPICS, DIMENSIONS), np.float32)
+        / DIMENSIONS**0.5
+    )
+    noise = np.random.default_rng([seed, 3, first]).standard_normal(
+        (len(topics), DIMENSIONS), np.float32
+    )
     rows = middles[topics] + noise * np.float32(1.2 / DIMENSIONS**0.5)
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
@@ -90,7 +103,9 @@ class MadeUpVectors(DocumentVectorsWork):
     def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
         topics = _topics_of(stage.inputs["corpus"].rows, 0)
         vectors = _vectors(topics[shard.start : shard.stop], shard.start, 5)
-        stage.artifact.write_part(shard.parts[0], lambda path: write_shard(vectors, path), rows=len(vectors))
+        stage.artifact.write_part(
+            shard.parts[0], lambda path: write_shard(vectors, path), rows=len(vectors)
+        )
 
 
 @dataclass(frozen=True)
@@ -109,8 +124,18 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
 
     from desa_ray.experiment.spec import RUN_KEYS
 
-    overrides = ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=made_up", "method=original"]
-    overrides += ["ranking=lazy", "cluster=serial", f"cluster.memory_gb={memory_gb}", "cluster.shard_documents=65536"]
+    overrides = [
+        "dataset=beir_folder",
+        f"dataset.path={folder}",
+        "dataset.name=made_up",
+        "method=original",
+    ]
+    overrides += [
+        "ranking=lazy",
+        "cluster=serial",
+        f"cluster.memory_gb={memory_gb}",
+        "cluster.shard_documents=65536",
+    ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain: Any = OmegaConf.to_container(compose("config", overrides), resolve=True)
     return parse({key: plain[key] for key in RUN_KEYS})
@@ -143,8 +168,14 @@ def _run(config: RunConfig, home: Path, number: int | None) -> Mapping[str, Any]
         executor.close()
         name = f"{stages[number].name} {stages[number].label}".strip()
     else:
-        cpu, wall, name = time.process_time(), time.perf_counter() - started, "plan (reads the collection)"
-    own, child = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        cpu, wall, name = (
+            time.process_time(),
+            time.perf_counter() - started,
+            "plan (reads the collection)",
+        )
+    own, child = (
+        resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return {
         "stage": name,
         "cpu_s": cpu + child.ru_utime + child.ru_stime,
@@ -185,7 +216,9 @@ def run(documents: int, memory_gb: float, scratch: Path) -> dict[str, Any]:
         "depth_max": depths.max(),
         "deepened": len({p.name for p in (home / "store").glob("prefix_deep/*/*.npy")}),
     }
-    print(json.dumps({k: v for k, v in result.items() if k != "stages"}), file=sys.stderr, flush=True)
+    print(
+        json.dumps({k: v for k, v in result.items() if k != "stages"}), file=sys.stderr, flush=True
+    )
     return result
 
 
@@ -202,7 +235,9 @@ def exponents(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     for name in names:
         rows = [next((s for s in own["stages"] if s["stage"] == name), None) for own in runs]
         if all(rows):
-            found[name] = {q: _slope(sizes, [row[q] for row in rows if row]) for q in ("cpu_s", "peak_gb")}
+            found[name] = {
+                q: _slope(sizes, [row[q] for row in rows if row]) for q in ("cpu_s", "peak_gb")
+            }
     found["all"] = {q: _slope(sizes, [own[q] for own in runs]) for q in ("cpu_s", "peak_gb")}
     return found
 
@@ -212,7 +247,9 @@ def _slope(x: list[float], values: list[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("documents", type=int, nargs="*", default=[50_000, 200_000, 1_000_000])
     parser.add_argument("--out", type=Path, default=Path("scale.json"))
     parser.add_argument("--scratch", type=Path, default=None, help="kept afterwards if given")

@@ -1,4 +1,6 @@
-"""The benchmarks run, at a size that takes seconds; their targets hold, with `-m bench` at full size."""
+"""The benchmarks run, at a size that takes seconds; their targets hold, with `-m bench` at full
+size.
+"""
 
 import json
 import os
@@ -22,7 +24,8 @@ def test_targets_and_ratios_mean_what_they_say():
     assert ratio("x", "ours", "theirs", (0.5, 2.0), None).met is None
 
 
-def test_the_kernels_benchmarks_run_on_small_data_and_agree_with_their_baselines():
+def test_the_kernels_benchmarks_run_on_small_data_and_agree():
+    """The kernels benchmarks run on small data and agree with their baselines."""
     lines = [
         *kernels.dense(3000, 3, 1),
         *kernels.replays(3000, 60, 0.3, 3),
@@ -34,11 +37,17 @@ def test_the_kernels_benchmarks_run_on_small_data_and_agree_with_their_baselines
 
 
 def test_the_gpu_script_compares_rankings_and_times():
-    """With a device of float32 digits that numpy multiplies, as FAISS would on a GPU; a wrong one is found out."""
+    """With a device of float32 digits that numpy multiplies, as FAISS would on a GPU; a wrong one
+    is found out.
+    """
     exact = DigitsGemm("digits", lambda left, right: left @ right.T)
     wrong = DigitsGemm("wrong", lambda left, right: -(left @ right.T))
     right_line, wrong_line = gpu.compared([exact, wrong], 10_000, 3, 1)
-    assert (right_line["device"], right_line["same_as_cpu"], wrong_line["same_as_cpu"]) == ("digits", True, False)
+    assert (right_line["device"], right_line["same_as_cpu"], wrong_line["same_as_cpu"]) == (
+        "digits",
+        True,
+        False,
+    )
     assert right_line["scores_ratio"] > 0
 
 
@@ -69,6 +78,16 @@ def test_the_page_has_the_marks():
 @pytest.mark.parametrize("letter", suite(None))
 def test_targets_are_met(letter):
     """Whole runs on SciFact where it is there: the demo's take less than a minute."""
-    scifact = Path(os.environ.get("DESA_SHARED", Path(__file__).parents[3] / "shared")).resolve() / "data" / "scifact"
-    missed = [line for line in suite(str(scifact) if scifact.is_dir() else None)[letter]() if line.met is False]
-    assert not missed, "\n".join(f"{own.name}: {own.value:.3g} {own.unit}, target {own.target}" for own in missed)
+    scifact = (
+        Path(os.environ.get("DESA_SHARED", Path(__file__).parents[3] / "shared")).resolve()
+        / "data"
+        / "scifact"
+    )
+    missed = [
+        line
+        for line in suite(str(scifact) if scifact.is_dir() else None)[letter]()
+        if line.met is False
+    ]
+    assert not missed, "\n".join(
+        f"{own.name}: {own.value:.3g} {own.unit}, target {own.target}" for own in missed
+    )

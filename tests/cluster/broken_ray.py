@@ -1,8 +1,10 @@
-"""The `desa` command over a Ray whose raylet is replaced: it hangs, ends with an error, or comes up at the second try.
+"""The `desa` command over a Ray whose raylet is replaced: it hangs, ends with an error, or comes up
+at the second try.
 
     python -m tests.cluster.broken_ray KIND SECONDS SECONDS desa-arguments...
 
-The seconds are the limits of the two tries. `TOKEN` of the environment, if set, is the cluster's token.
+The seconds are the limits of the two tries. `TOKEN` of the environment, if set, is the cluster's
+token.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""Ray nodes as a person starts them (`ray start --block`), each a process of ours that ends with the test."""
+"""Ray nodes as a person starts them (`ray start --block`), each a process of ours that ends with
+the test.
+"""
 
 import os
 import socket
@@ -19,15 +21,25 @@ START_TIMEOUT_S = 180
 
 
 def token_environment() -> dict[str, str]:
-    """This process's environment, with token authentication and the platform's commands on the PATH."""
+    """This process's environment, with token authentication and the platform's commands on the
+    PATH.
+    """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    return {**kept, "PATH": path, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "HF_HUB_OFFLINE": "1"}
+    return {
+        **kept,
+        "PATH": path,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": TOKEN,
+        "HF_HUB_OFFLINE": "1",
+    }
 
 
 @contextmanager
 def token_in_this_process() -> Iterator[None]:
-    """Clusters that this process starts or joins ask for the token, as do those that it starts commands for."""
+    """Clusters that this process starts or joins ask for the token, as do those that it starts
+    commands for.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", TOKEN)
@@ -45,19 +57,26 @@ def free_ports(count: int) -> list[int]:
 
 
 class RayNode:
-    """One `ray start --block`; `hidden` is a folder that this node sees empty, where the system allows that."""
+    """One `ray start --block`; `hidden` is a folder that this node sees empty, where the system
+    allows that.
+    """
 
     def __init__(self, folder: Path, *arguments: str, hidden: Path | None = None):
         ports = free_ports(4)
         flags = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port", "metrics-export-port")
         command = ["ray", "start", "--block", *arguments, "--object-store-memory=100000000"]
-        command += [f"--{flag}={port}" for flag, port in zip((*flags, "runtime-env-agent-port"), ports, strict=True)]
+        command += [
+            f"--{flag}={port}"
+            for flag, port in zip((*flags, "runtime-env-agent-port"), ports, strict=True)
+        ]
         if hidden is not None:
             script = 'mount -t tmpfs none "$0" && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", script, str(hidden), *command]
         self.log = folder / f"node-{ports[0]}.log"
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=token_environment(), cwd=folder, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, env=token_environment(), cwd=folder, stdout=log, stderr=log
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while "block forever" not in self.log.read_text():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -68,7 +87,10 @@ class RayNode:
     def end(self, *, at_once: bool = False) -> None:
         """End the node and what it started; `at_once` as a power failure does."""
         try:
-            family = [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]
+            family = [
+                *psutil.Process(self.process.pid).children(recursive=True),
+                psutil.Process(self.process.pid),
+            ]
         except psutil.NoSuchProcess:
             return
         if not at_once:
@@ -101,6 +123,11 @@ class RayHead(RayNode):
 def can_hide_folders() -> bool:
     """Whether this system lets us give a process its own mounts."""
     try:
-        return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run(
+                ["unshare", "--mount", "true"], capture_output=True, check=False
+            ).returncode
+            == 0
+        )
     except OSError:
         return False

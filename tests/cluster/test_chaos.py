@@ -1,7 +1,8 @@
-"""A cluster of three nodes on this machine, and everything that can die under a sweep: it ends with the same records.
+"""A cluster of three nodes on this machine, and everything that can die under a sweep: it ends with
+the same records.
 
-Each case disturbs a sweep while its corpus is being encoded, and compares the hash of every cell's records with those
-of an undisturbed serial run.
+Each case disturbs a sweep while its corpus is being encoded, and compares the hash of every cell's
+records with those of an undisturbed serial run.
 """
 
 import os
@@ -27,13 +28,20 @@ from tests.desa_fixtures import dataset, run_desa, summaries
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SWEEP = ["run", "-m", "method=original,desa", "fusion.kappa=20,60", "draws=1"]
-FINE = ["cluster.shard_documents=4", "cluster.encoders=2", "cluster.batch_size=1", "cluster.shard_queries=3"]
+FINE = [
+    "cluster.shard_documents=4",
+    "cluster.encoders=2",
+    "cluster.batch_size=1",
+    "cluster.shard_queries=3",
+]
 MEMORY = 100 << 20
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A head without CPUs for work and two worker nodes, which notice a lost node within seconds."""
+    """A head without CPUs for work and two worker nodes, which notice a lost node within
+    seconds.
+    """
     head = {"num_cpus": 0, "object_store_memory": MEMORY, "include_dashboard": False}
     with token_in_this_process(), pytest.MonkeyPatch.context() as patch:
         for name, value in {"period_ms": "1000", "failure_threshold": "3"}.items():
@@ -48,13 +56,23 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def undisturbed(small_slice, tmp_path_factory) -> dict:
     folder = tmp_path_factory.mktemp("undisturbed")
-    done = run_desa(folder, folder / "home", *SWEEP, *dataset(small_slice), "cluster=serial", "tracking.enabled=false")
+    done = run_desa(
+        folder,
+        folder / "home",
+        *SWEEP,
+        *dataset(small_slice),
+        "cluster=serial",
+        "tracking.enabled=false",
+    )
     assert done.returncode == 0, done.stderr
     return _hashes(folder)
 
 
 def _hashes(folder: Path) -> dict:
-    return {(cell["method"], cell["kappa"]): cell["artifacts"]["records.parquet"] for cell in summaries(folder)}
+    return {
+        (cell["method"], cell["kappa"]): cell["artifacts"]["records.parquet"]
+        for cell in summaries(folder)
+    }
 
 
 class Sweep:
@@ -70,7 +88,9 @@ class Sweep:
         environment = {**os.environ, "DESA_HOME": str(self.home), "HF_HUB_OFFLINE": "1"}
         log = (self.folder / "log").open("a")
         command = [sys.executable, "-m", "desa_ray.jobs", *self.arguments]
-        self.process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+        self.process = subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=log, stderr=log
+        )
         return self
 
     def await_shards(self, count: int = 3) -> "Sweep":
@@ -96,8 +116,15 @@ OFF = "tracking.enabled=false"
 
 def test_an_actor_is_killed(cluster, small_slice, undisturbed, tmp_path):
     sweep = Sweep(tmp_path, cluster, small_slice, OFF).start().await_shards()
-    raylets = [psutil.Process(node.all_processes["raylet"][0].process.pid) for node in cluster.worker_nodes]
-    actors = [child for raylet in raylets for child in raylet.children(recursive=True) if "_Actor" in child.name()]
+    raylets = [
+        psutil.Process(node.all_processes["raylet"][0].process.pid) for node in cluster.worker_nodes
+    ]
+    actors = [
+        child
+        for raylet in raylets
+        for child in raylet.children(recursive=True)
+        if "_Actor" in child.name()
+    ]
     assert actors
     actors[0].kill()
     assert _hashes(sweep.end().folder) == undisturbed
@@ -131,7 +158,9 @@ def test_the_driver_is_killed_and_its_runs_say_so(cluster, small_slice, undistur
 
 
 def _runs(client: MlflowClient) -> list:
-    return client.search_runs([e.experiment_id for e in client.search_experiments() if e.name.startswith("desa/")])
+    return client.search_runs(
+        [e.experiment_id for e in client.search_experiments() if e.name.startswith("desa/")]
+    )
 
 
 def _parents(client: MlflowClient) -> list:
@@ -139,16 +168,38 @@ def _parents(client: MlflowClient) -> list:
 
 
 def _children(client: MlflowClient, parent) -> list:
-    return [run for run in _runs(client) if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    return [
+        run
+        for run in _runs(client)
+        if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id
+    ]
 
 
 def _server(folder: Path, port: int) -> subprocess.Popen:
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{folder}/server.db"]
-    command += ["--artifacts-destination", str(folder / "artifacts"), "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/server.db",
+    ]
+    command += [
+        "--artifacts-destination",
+        str(folder / "artifacts"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = (folder / "server.log").open("a")
     process = subprocess.Popen(
-        [*command, "--workers", "1"], env={**os.environ, **quiet}, stdout=log, stderr=log, start_new_session=True
+        [*command, "--workers", "1"],
+        env={**os.environ, **quiet},
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
     )
     deadline = time.monotonic() + 300
     while True:
@@ -167,7 +218,11 @@ def test_the_tracking_server_is_killed(cluster, small_slice, undisturbed, tmp_pa
         port = probe.getsockname()[1]
     server = _server(tmp_path, port)
     try:
-        sweep = Sweep(tmp_path, cluster, small_slice, f"tracking.uri=http://127.0.0.1:{port}").start().await_shards()
+        sweep = (
+            Sweep(tmp_path, cluster, small_slice, f"tracking.uri=http://127.0.0.1:{port}")
+            .start()
+            .await_shards()
+        )
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
         assert _hashes(sweep.end().folder) == undisturbed
@@ -182,7 +237,9 @@ def test_the_tracking_server_is_killed(cluster, small_slice, undisturbed, tmp_pa
         assert parent.info.status == "FINISHED"
         children = _children(client, parent)
         logged = {
-            (run.data.params["method"], int(run.data.params["kappa"])): run.data.tags["sha256.records.parquet"]
+            (run.data.params["method"], int(run.data.params["kappa"])): run.data.tags[
+                "sha256.records.parquet"
+            ]
             for run in children
         }
         assert logged == undisturbed
@@ -201,7 +258,10 @@ def small_disk(tmp_path) -> Iterator[Path]:
     if shutil.which("mount") is None or os.geteuid() != 0:
         pytest.skip("needs the right to mount a tmpfs")
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)], capture_output=True, text=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")

@@ -1,4 +1,6 @@
-"""With an object store workers keep local copies; when an executor is closed none of theirs are left."""
+"""With an object store workers keep local copies; when an executor is closed none of theirs are
+left.
+"""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -27,7 +29,9 @@ CONFIG = ClusterConfig(cpus=1)
 
 @dataclass(frozen=True)
 class Copying(Work):
-    """One shard: reads the part of the stage's input through a local copy, and stores where that lay."""
+    """One shard: reads the part of the stage's input through a local copy, and stores where that
+    lay.
+    """
 
     pool: Pool | None = POOL
 
@@ -102,7 +106,8 @@ def test_actors_leave_no_copies(temporary):
     assert _left(temporary) == []
 
 
-def test_an_actor_that_is_killed_leaves_copies_only_until_the_session_ends(temporary):
+def test_an_actor_that_is_killed_leaves_copies(temporary):
+    """An actor that is killed leaves copies only until the session ends."""
     task = _task("killed")
     with session(CONFIG) as death:
         backend = ray_supervisor(CONFIG, task.stage.store, death)
@@ -116,7 +121,9 @@ def test_an_actor_that_is_killed_leaves_copies_only_until_the_session_ends(tempo
 
 def test_worker_processes_leave_no_copies(temporary):
     task = _task("processes")
-    backend = Supervisor(ProcessTransport(), MachinePlacement(CONFIG), CONFIG, max_parallel_stages=1)
+    backend = Supervisor(
+        ProcessTransport(), MachinePlacement(CONFIG), CONFIG, max_parallel_stages=1
+    )
     copy = _computed(backend, task)
     assert copy.exists()
     backend.close()

@@ -1,4 +1,6 @@
-"""A running cluster of several nodes: the run connects to it, spreads over it, and leaves it running."""
+"""A running cluster of several nodes: the run connects to it, spreads over it, and leaves it
+running.
+"""
 
 import json
 import time
@@ -32,7 +34,12 @@ def cluster():
 
 def _run(folder: Path, small_slice: Path, *arguments: str) -> str:
     folder.mkdir()
-    common = [*dataset(small_slice), "tracking.enabled=false", "draws=1", "cluster.shard_documents=20"]
+    common = [
+        *dataset(small_slice),
+        "tracking.enabled=false",
+        "draws=1",
+        "cluster.shard_documents=20",
+    ]
     done = run_desa(folder, folder / "home", "run", *common, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return summaries(folder)[0]["artifacts"]["records.parquet"]
@@ -43,19 +50,27 @@ def test_two_nodes_give_the_records_of_a_serial_run_and_stay_up(cluster, small_s
     serial = _run(tmp_path / "serial", small_slice, "cluster=serial")
     where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoders=2"]
     assert _run(tmp_path / "first", small_slice, *where) == serial
-    assert _run(tmp_path / "second", small_slice, *where) == serial  # the first run left the cluster as it was
+    assert (
+        _run(tmp_path / "second", small_slice, *where) == serial
+    )  # the first run left the cluster as it was
 
 
-def test_a_pool_that_no_node_can_hold_is_refused_with_what_the_cluster_has(cluster, small_slice, tmp_path):
+def test_a_pool_that_no_node_can_hold_is_refused(cluster, small_slice, tmp_path):
     # Two nodes of one CPU each: a worker of two CPUs fits the sum, but none of the nodes.
+    """A pool that no node can hold is refused with what the cluster has."""
     where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoder_cpus=2"]
-    done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where)
+    done = run_desa(
+        tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where
+    )
     assert done.returncode == 2
     assert "cluster.encoder_cpus" in done.stderr
-    assert not list((tmp_path / "home" / "store").glob("postings/*/*.npy"))  # refused before any pool set to work
+    assert not list(
+        (tmp_path / "home" / "store").glob("postings/*/*.npy")
+    )  # refused before any pool set to work
 
 
-def test_a_process_that_had_a_cluster_of_its_own_joins_another_with_that_ones_token(cluster, tmp_path):
+def test_a_process_that_had_a_cluster_of_its_own_joins(cluster, tmp_path):
+    """A process that had a cluster of its own joins another with that ones token."""
     with session(ClusterConfig(cpus=1)):
         assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
     assert "127.0.0.1" not in cluster.address
@@ -69,7 +84,11 @@ def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path
         needs = Needs({"DESA_HOME": str(tmp_path)}, {})
         assert check_nodes(needs) == 3
         assert list(tmp_path.iterdir()) == []  # the probe is gone again
-        for other in ({"desa-ray": "9.9"}, {"code": "0" * 64}, {"environment": "", "packages": {"numpy": "1.0"}}):
+        for other in (
+            {"desa-ray": "9.9"},
+            {"code": "0" * 64},
+            {"environment": "", "packages": {"numpy": "1.0"}},
+        ):
             with pytest.raises(Problems) as caught:
                 check_nodes(needs, platform_facts() | other)
             for node in ray.nodes():
@@ -81,24 +100,39 @@ def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path
 
 def test_a_cluster_that_is_not_there_is_one_clear_error(small_slice, tmp_path):
     where = ["cluster=existing", "cluster.address=127.0.0.1:9"]
-    done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where)
+    done = run_desa(
+        tmp_path, tmp_path / "home", "run", *dataset(small_slice), "tracking.enabled=false", *where
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "127.0.0.1:9" in done.stderr
 
 
-def test_auto_with_the_address_of_a_dead_cluster_in_the_environment_says_where_it_stands(monkeypatch):
+def test_auto_with_the_address_of_a_dead_cluster(
+    monkeypatch,
+):
+    """Auto with the address of a dead cluster in the environment says where it stands."""
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     started = time.monotonic()
-    with pytest.raises(DesaError) as caught, session(ClusterConfig(kind="existing", address="auto")):
+    with (
+        pytest.raises(DesaError) as caught,
+        session(ClusterConfig(kind="existing", address="auto")),
+    ):
         pass
-    assert (caught.value.where, caught.value.mend.startswith("unset it")) == ("RAY_ADDRESS", True)
+    assert (caught.value.where, caught.value.hint.startswith("unset it")) == ("RAY_ADDRESS", True)
     assert "127.0.0.1:9" in caught.value.what
     assert time.monotonic() - started < 30  # Ray alone tries for minutes
 
 
 def _doctor(cluster, folder: Path, *arguments: str):
-    where = ["--cluster", cluster.address, "--store", str(folder / "store"), "--tracking", f"sqlite:///{folder}/m.db"]
+    where = [
+        "--cluster",
+        cluster.address,
+        "--store",
+        str(folder / "store"),
+        "--tracking",
+        f"sqlite:///{folder}/m.db",
+    ]
     done = run_desa(folder, folder / "home", "doctor", "--json", *where, *arguments)
     assert done.returncode in (0, 1), done.stderr
     findings = json.loads(done.stdout)["findings"]

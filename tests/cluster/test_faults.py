@@ -1,4 +1,6 @@
-"""Processes die: an actor in the middle of encoding, the driver; the result is that of an undisturbed run."""
+"""Processes die: an actor in the middle of encoding, the driver; the result is that of an
+undisturbed run.
+"""
 
 import json
 import os
@@ -13,11 +15,22 @@ import pytest
 
 from tests.desa_fixtures import summaries
 
-SMALL = ["cluster.shard_documents=8", "cluster.encoder_cpus=1", "cluster.encoders=2", "cluster.cpus=2", "draws=1"]
+SMALL = [
+    "cluster.shard_documents=8",
+    "cluster.encoder_cpus=1",
+    "cluster.encoders=2",
+    "cluster.cpus=2",
+    "draws=1",
+]
 
 
 def _dataset(folder: Path) -> list[str]:
-    return ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice", "tracking.enabled=false"]
+    return [
+        "dataset=beir_folder",
+        f"dataset.path={folder}",
+        "dataset.name=slice",
+        "tracking.enabled=false",
+    ]
 
 
 def _start(folder: Path, home: Path, *arguments: str) -> subprocess.Popen:
@@ -27,7 +40,9 @@ def _start(folder: Path, home: Path, *arguments: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
 
 
-def _await_shards(home: Path, count: int, process: subprocess.Popen, timeout_s: float = 120) -> None:
+def _await_shards(
+    home: Path, count: int, process: subprocess.Popen, timeout_s: float = 120
+) -> None:
     """Until `count` vector shards are stored."""
     deadline = time.monotonic() + timeout_s
     while len(list((home / "store" / "vectors").glob("*/part-*.json"))) < count:
@@ -52,7 +67,11 @@ def undisturbed(small_slice, tmp_path_factory) -> str:
 def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_path):
     process = _start(tmp_path, tmp_path / "home", *_dataset(small_slice), *SMALL)
     _await_shards(tmp_path / "home", 3, process)
-    workers = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name().startswith("ray::_Actor")]
+    workers = [
+        p
+        for p in psutil.Process(process.pid).children(recursive=True)
+        if p.name().startswith("ray::_Actor")
+    ]
     assert workers
     os.kill(workers[0].pid, signal.SIGKILL)
     assert process.wait(300) == 0, (tmp_path / "log").read_text()
@@ -63,7 +82,9 @@ def test_killing_an_encoder_actor_changes_nothing(small_slice, undisturbed, tmp_
 def test_killing_the_raylet_changes_nothing(small_slice, undisturbed, tmp_path):
     process = _start(tmp_path, tmp_path / "home", *_dataset(small_slice), *SMALL)
     _await_shards(tmp_path / "home", 3, process)
-    (raylet,) = [child for child in psutil.Process(process.pid).children() if child.name() == "raylet"]
+    (raylet,) = [
+        child for child in psutil.Process(process.pid).children() if child.name() == "raylet"
+    ]
     raylet.kill()
     assert process.wait(300) == 0, (tmp_path / "log").read_text()
     assert _records(tmp_path) == undisturbed
@@ -78,12 +99,18 @@ def test_killing_the_driver_loses_only_shards_in_flight(small_slice, undisturbed
     os.kill(process.pid, signal.SIGKILL)
     process.wait(30)
     time.sleep(2)  # its Ray processes follow it
-    stored = {path: path.stat().st_mtime_ns for path in (home / "store" / "vectors").glob("*/part-*")}
+    stored = {
+        path: path.stat().st_mtime_ns for path in (home / "store" / "vectors").glob("*/part-*")
+    }
     process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)
     assert process.wait(300) == 0, (tmp_path / "log").read_text()
     assert _records(tmp_path) == undisturbed
     # What was stored was not written again, and the manifest counts the shards that were missing.
-    assert all(path.stat().st_mtime_ns == time_ for path, time_ in stored.items() if not path.name.startswith("."))
+    assert all(
+        path.stat().st_mtime_ns == time_
+        for path, time_ in stored.items()
+        if not path.name.startswith(".")
+    )
     (manifest,) = (home / "store" / "vectors").glob("*/manifest.json")
     document = json.loads(manifest.read_text())
     shards = len(list(manifest.parent.glob("part-*.json")))
@@ -96,7 +123,9 @@ def _find(value: object, name: str) -> int:
     if isinstance(value, dict):
         if name in value:
             return value[name]
-        return next((found for inner in value.values() if (found := _find(inner, name)) is not None), None)
+        return next(
+            (found for inner in value.values() if (found := _find(inner, name)) is not None), None
+        )
     return None
 
 

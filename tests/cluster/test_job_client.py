@@ -1,4 +1,6 @@
-"""A job server that drips, loses answers or answers anything: one error, at once, and no job sent twice."""
+"""A job server that drips, loses answers or answers anything: one error, at once, and no job sent
+twice.
+"""
 
 import json
 import socket
@@ -14,7 +16,9 @@ from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.errors import DesaError
 from tests.raw_server import answer, drips, raw_server, says, whole
 
-VERSION = json.dumps({"version": "4", "ray_version": ray.__version__, "ray_commit": "", "session_name": ""}).encode()
+VERSION = json.dumps(
+    {"version": "4", "ray_version": ray.__version__, "ray_commit": "", "session_name": ""}
+).encode()
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +71,9 @@ def test_a_job_server_that_is_none_is_one_error(name):
 
 def test_no_redirect_of_a_job_server_is_followed(monkeypatch):
     with raw_server(says(answer(VERSION))) as other:
-        with raw_server(_knocked(says(answer(b"", "307 Moved", f"Location: {other.url}/")))) as server:
+        with raw_server(
+            _knocked(says(answer(b"", "307 Moved", f"Location: {other.url}/")))
+        ) as server:
             _refused(server.url)
         assert other.heard == []
 
@@ -88,15 +94,26 @@ class JobServer:
             with self.lock:
                 job = json.loads(body)["submission_id"]
                 self.posts += 1
-                self.jobs[job] = {"type": "SUBMISSION", "submission_id": job, "entrypoint": "x", "status": "PENDING"}
+                self.jobs[job] = {
+                    "type": "SUBMISSION",
+                    "submission_id": job,
+                    "entrypoint": "x",
+                    "status": "PENDING",
+                }
                 self.lost -= 1
             if self.lost < 0:
-                connection.sendall(answer(json.dumps({"submission_id": job, "job_id": job}).encode()))
+                connection.sendall(
+                    answer(json.dumps({"submission_id": job, "job_id": job}).encode())
+                )
         elif line.startswith("GET /api/jobs/"):
             job = line.split()[1].rpartition("/")[2]
             with self.lock:
                 found = self.jobs.get(job)
-            connection.sendall(answer(json.dumps(found).encode()) if found else answer(b"no such job", "404 Not Found"))
+            connection.sendall(
+                answer(json.dumps(found).encode())
+                if found
+                else answer(b"no such job", "404 Not Found")
+            )
 
 
 def test_a_submission_whose_answer_is_lost_is_one_job():

@@ -1,4 +1,6 @@
-"""The local cluster is closed: loopback only, nothing without this process's token, no trace of the token anywhere."""
+"""The local cluster is closed: loopback only, nothing without this process's token, no trace of the
+token anywhere.
+"""
 
 import http.client
 import importlib
@@ -55,7 +57,9 @@ class Started:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory) -> Iterator[Started]:
-    """A local cluster of this process with a worker at work, begun under another cluster's settings."""
+    """A local cluster of this process with a worker at work, begun under another cluster's
+    settings.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name, value in INHERITED.items():
             patch.setenv(name, value)
@@ -74,7 +78,12 @@ def started(tmp_path_factory) -> Iterator[Started]:
 
 def test_every_listener_is_on_the_loopback_device(started):
     ports = started.ports()
-    assert {name for name, _ in ports} - IDLE == {"gcs_server", "raylet", "ray::_Actor", started.processes[0].name()}
+    assert {name for name, _ in ports} - IDLE == {
+        "gcs_server",
+        "raylet",
+        "ray::_Actor",
+        started.processes[0].name(),
+    }
     for place, address in ports.items():
         found = ip_address(address)
         found = found.ipv4_mapped or found if isinstance(found, IPv6Address) else found
@@ -87,7 +96,11 @@ def _methods() -> list[str]:
     for module in pkgutil.iter_modules(ray.core.generated.__path__, "ray.core.generated."):
         if module.name.endswith("_pb2"):
             known = importlib.import_module(module.name).DESCRIPTOR.services_by_name.values()
-            found |= {f"/{service.full_name}/{method.name}" for service in known for method in service.methods}
+            found |= {
+                f"/{service.full_name}/{method.name}"
+                for service in known
+                for method in service.methods
+            }
     for program in (services.RAYLET_EXECUTABLE, services.GCS_SERVER_EXECUTABLE):
         names = re.findall(rb"/ray\.rpc\.[\w.]+Service/\w+", Path(program).read_bytes())
         found |= {name.decode() for name in names}
@@ -123,17 +136,25 @@ def _ask(port: int, path: str) -> int:
 
 
 def test_every_port_refuses_a_client_without_the_token(started):
-    """Driver, GCS, raylet (two ports) and workers: each method of each service; an agent would be HTTP: each page."""
+    """Driver, GCS, raylet (two ports) and workers: each method of each service; an agent would be
+    HTTP: each page.
+    """
     methods, guarded = _methods(), set()
     assert len(methods) > 100
     for name, port in started.ports():
         if _speaks_http(port):
-            assert {_ask(port, path) for path in ("/", "/metrics", "/api/jobs/", "/logs")} == {401}, (name, port)
+            assert {_ask(port, path) for path in ("/", "/metrics", "/api/jobs/", "/logs")} == {
+                401
+            }, (name, port)
             guarded.add(name)
             continue
         answers = {method: _answer(port, method) for method in methods}
-        assert set(answers.values()) <= REFUSED, {m: code for m, code in answers.items() if code not in REFUSED}
-        known = [method for method, code in answers.items() if code is grpc.StatusCode.UNAUTHENTICATED]
+        assert set(answers.values()) <= REFUSED, {
+            m: code for m, code in answers.items() if code not in REFUSED
+        }
+        known = [
+            method for method, code in answers.items() if code is grpc.StatusCode.UNAUTHENTICATED
+        ]
         assert known, (name, port)
         guarded.add(name)
         wrong = (("authorization", f"Bearer {INHERITED['RAY_AUTH_TOKEN']}"),)
@@ -145,18 +166,25 @@ def test_the_token_opens_what_it_guards(started):
     """So that the refusals above are the token's doing."""
     (port,) = [port for name, port in started.ports() if name == "gcs_server"]
     given = (("authorization", f"Bearer {token()}"),)
-    assert _answer(port, "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo", metadata=given) is grpc.StatusCode.OK
+    assert (
+        _answer(port, "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo", metadata=given)
+        is grpc.StatusCode.OK
+    )
 
 
 def test_the_environment_is_restored_at_once(started):
     assert {name: started.environment.get(name) for name in INHERITED} == INHERITED
     assert token() not in started.environment.values()
     assert ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR not in started.environment
-    assert "RAY_TMPDIR" not in started.environment or "desa-ray-" not in started.environment["RAY_TMPDIR"]
+    assert (
+        "RAY_TMPDIR" not in started.environment
+        or "desa-ray-" not in started.environment["RAY_TMPDIR"]
+    )
     assert ray_constants.ENABLE_RAY_CLUSTER is True
 
 
-def test_neither_the_token_nor_a_key_is_on_a_command_line_or_in_a_log(started):
+def test_neither_the_token_nor_a_key_is_on_a_command_line(started):
+    """Neither the token nor a key is on a command line or in a log."""
     secrets = (token(), INHERITED["AWS_SECRET_ACCESS_KEY"], INHERITED["RAY_AUTH_TOKEN"])
     for process in started.processes:
         assert not [secret for secret in secrets if secret in " ".join(process.cmdline())]

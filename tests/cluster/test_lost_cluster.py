@@ -1,4 +1,6 @@
-"""The local cluster dies below a run: it is started again and the run goes on, or one line says why not, at once."""
+"""The local cluster dies below a run: it is started again and the run goes on, or one line says why
+not, at once.
+"""
 
 import os
 import time
@@ -44,7 +46,9 @@ class Slow(Work):
         return shards_of(layout, "part-{}.bin")
 
     def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
-        with Path(stage.store.files.root, f"tried-{stage.params['name']}-{shard.number}").open("a") as tried:
+        with Path(stage.store.files.root, f"tried-{stage.params['name']}-{shard.number}").open(
+            "a"
+        ) as tried:
             tried.write(f"{os.getpid()}\n")
         if self.ends and shard.number == 1:
             raylet = psutil.Process().parent()
@@ -85,7 +89,10 @@ def _stages(store: Store, *names: str, **work: Any) -> list[Stage]:
 
 
 def _tries(store: Store, name: str) -> list[int]:
-    return [len(path.read_text().splitlines()) for path in sorted(Path(store.files.root).glob(f"tried-{name}-*"))]
+    return [
+        len(path.read_text().splitlines())
+        for path in sorted(Path(store.files.root).glob(f"tried-{name}-*"))
+    ]
 
 
 @dataclass
@@ -98,11 +105,14 @@ class Killer(Quiet):
     def advance(self, stage: Stage) -> None:
         self.after -= 1
         if self.after == 0:
-            next(child for child in psutil.Process().children() if child.name() == self.program).kill()
+            next(
+                child for child in psutil.Process().children() if child.name() == self.program
+            ).kill()
 
 
 @pytest.mark.parametrize("program", ["raylet", "gcs_server"])
-def test_a_run_goes_on_in_a_new_cluster_with_the_shards_that_are_left(program, backend, store, notes):
+def test_a_run_goes_on_in_a_new_cluster_with_the_shards(program, backend, store, notes):
+    """A run goes on in a new cluster with the shards that are left."""
     first, second = _stages(store, "first", "second")
     errors: list[DesaError | None] = []
     run_graph([first, second], backend, Killer(program), lambda stage, error: errors.append(error))
@@ -119,7 +129,8 @@ def test_a_run_goes_on_in_a_new_cluster_with_the_shards_that_are_left(program, b
     assert "starting it again" in told
 
 
-def test_a_cluster_that_dies_again_is_told_in_one_line_for_every_stage_that_is_left(backend, store):
+def test_a_cluster_that_dies_again_is_told_in_one_line(backend, store):
+    """A cluster that dies again is told in one line for every stage that is left."""
     todo = _stages(store, "first", ends="raylet") + _stages(store, "second")
     started, errors = time.monotonic(), []
     run_graph(todo, backend, Quiet(), lambda stage, error: errors.append((stage.name, error)))
@@ -131,7 +142,7 @@ def test_a_cluster_that_dies_again_is_told_in_one_line_for_every_stage_that_is_l
         True,
         True,
     )
-    assert "cluster=serial" in lost.mend
+    assert "cluster=serial" in lost.hint
     assert max(_tries(store, "first")) == 2
 
 
@@ -139,7 +150,7 @@ def test_a_cluster_without_a_living_node_says_so():
     with pytest.raises(DesaError) as caught:
         held(POOL, [])
     assert "no node" in caught.value.what
-    assert "add nodes" not in caught.value.mend
+    assert "add nodes" not in caught.value.hint
 
 
 class Dying(ProcessTransport):
@@ -156,7 +167,8 @@ class Dying(ProcessTransport):
             raise LostCluster("dead", where="the cluster")
 
 
-def test_whatever_a_call_to_a_dead_cluster_raises_is_the_loss_of_the_cluster(store):
+def test_whatever_a_call_to_a_dead_cluster_raises_is_the_loss(store):
+    """Whatever a call to a dead cluster raises is the loss of the cluster."""
     config = ClusterConfig(cpus=1)
     supervisor = Supervisor(Dying(), MachinePlacement(config), config, max_parallel_stages=1)
     (stage,) = _stages(store, "first")

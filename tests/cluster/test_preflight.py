@@ -61,7 +61,8 @@ def test_this_platform_equals_itself():
     assert len(code_hash()) == 64
 
 
-def test_a_copy_has_the_fingerprint_of_its_original_and_a_longer_file_has_not(tmp_path):
+def test_a_copy_has_the_fingerprint_of_its_original_and_a_longer(tmp_path):
+    """A copy has the fingerprint of its original and a longer file has not."""
     one = tmp_path / "one"
     (one / "qrels").mkdir(parents=True)
     (one / "corpus.jsonl").write_text("x" * 10_000)
@@ -111,11 +112,15 @@ def test_needs_are_the_places_of_all_cells(tmp_path):
     other = _config("generator=openai_server", "generator.model=m", "generator.api_key_env=THE_KEY")
     needs = needs_of([base, base, other], home=tmp_path, store_root="s3://bucket/store")
     assert dict(needs.shared) == {"DESA_HOME": str(tmp_path), "store.root": "s3://bucket/store"}
-    assert dict(needs.inputs) == {"dataset.path=/data/a": "/data/a", "encoder.path=/models/e": "/models/e"}
+    assert dict(needs.inputs) == {
+        "dataset.path=/data/a": "/data/a",
+        "encoder.path=/models/e": "/models/e",
+    }
     assert needs.variables == ("THE_KEY",)
 
 
-def test_of_two_installed_versions_the_first_on_the_path_counts_as_it_is_the_one_imported(tmp_path, monkeypatch):
+def test_of_two_installed_versions_the_first_on_the_path_counts(tmp_path, monkeypatch):
+    """Of two installed versions the first on the path counts as it is the one imported."""
     other = tmp_path / "polars-9999.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: polars\nVersion: 9999\n")

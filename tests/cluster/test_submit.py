@@ -1,4 +1,6 @@
-"""`desa submit` on a real cluster with token authentication: a head with its job server, and a worker node."""
+"""`desa submit` on a real cluster with token authentication: a head with its job server, and a
+worker node.
+"""
 
 import json
 import os
@@ -23,12 +25,23 @@ from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.errors import DesaError
 from desa_ray.jobs.cli.arrival import VARIABLE, arrive, expectation
 from desa_ray.jobs.submit import main
-from tests.cluster.ray_nodes import RayHead, RayNode, can_hide_folders, token_environment, token_in_this_process
+from tests.cluster.ray_nodes import (
+    RayHead,
+    RayNode,
+    can_hide_folders,
+    token_environment,
+    token_in_this_process,
+)
 from tests.desa_fixtures import dataset, run_desa
 
 # Everything that a shell, Hydra or JSON could take for its own.
 ODD = 'encoder.query_prefix="it\'s a=1, #2 é → \\\\ $HOME `ls` *\ta b"'
-CASES = [ODD, "evaluation.measures=['R@100',\"nDCG@20\"]", "~evaluation.run_depth", r"+generator.revision_note='\\n'"]
+CASES = [
+    ODD,
+    "evaluation.measures=['R@100',\"nDCG@20\"]",
+    "~evaluation.run_depth",
+    r"+generator.revision_note='\\n'",
+]
 
 
 @dataclass
@@ -45,10 +58,19 @@ class Site:
         return self.folder / "home"
 
     def start(self, *arguments: str, cwd: Path, **environment: str) -> subprocess.Popen:
-        command = [sys.executable, "-m", "desa_ray.jobs", "submit", f"submit.address={self.head.url}", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "desa_ray.jobs",
+            "submit",
+            f"submit.address={self.head.url}",
+            *arguments,
+        ]
         variables = {**token_environment(), "DESA_HOME": str(self.home), **environment}
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=cwd, env=variables, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(
+            command, cwd=cwd, env=variables, stdout=pipe, stderr=pipe, text=True
+        )
 
     def submit(self, *arguments: str, cwd: Path, **environment: str) -> tuple[int, str, str]:
         process = self.start(*arguments, cwd=cwd, **environment)
@@ -65,7 +87,14 @@ def site() -> Iterator[Site]:
     try:
         nodes.append(head := RayHead(folder))
         hides = can_hide_folders()
-        nodes.append(RayNode(folder, f"--address={head.address}", "--num-cpus=2", hidden=hidden if hides else None))
+        nodes.append(
+            RayNode(
+                folder,
+                f"--address={head.address}",
+                "--num-cpus=2",
+                hidden=hidden if hides else None,
+            )
+        )
         yield Site(folder, head, hidden, hides)
     finally:
         for node in reversed(nodes):
@@ -74,12 +103,22 @@ def site() -> Iterator[Site]:
 
 
 def test_the_slurm_script_counts_the_nodes_that_ray_lists(site):
-    """The function of infra/slurm/desa.sbatch, as it stands there, on a real cluster of a head and a worker."""
+    """The function of infra/slurm/desa.sbatch, as it stands there, on a real cluster of a head and
+    a worker.
+    """
     text = (Path(__file__).parents[2] / "infra/slurm/desa.sbatch").read_text()
     (function,) = re.findall(r"^count_nodes\(\) \{$.*?^\}$", text, re.DOTALL | re.MULTILINE)
-    variables = {**token_environment(), "bin": str(Path(sys.executable).parent), "address": site.head.address}
+    variables = {
+        **token_environment(),
+        "bin": str(Path(sys.executable).parent),
+        "address": site.head.address,
+    }
     done = subprocess.run(
-        ["bash", "-c", f"{function}\ncount_nodes"], env=variables, capture_output=True, text=True, check=False
+        ["bash", "-c", f"{function}\ncount_nodes"],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout.split() == ["2"], done.stderr
 
@@ -108,7 +147,8 @@ def _collection(folder: Path) -> list[str]:
     return ["dataset=beir_folder", f"dataset.path={folder}", "tracking.enabled=false"]
 
 
-def test_a_run_and_its_configuration_folder_travel_and_nothing_else(site, tmp_path):
+def test_a_run_and_its_configuration_folder_travel_and_nothing(site, tmp_path):
+    """A run and its configuration folder travel and nothing else."""
     mine = tmp_path / "my own" / "method"
     mine.mkdir(parents=True)
     bm25 = (Path(__file__).parents[2] / "conf" / "method" / "bm25.yaml").read_text()
@@ -125,25 +165,40 @@ def test_a_run_and_its_configuration_folder_travel_and_nothing_else(site, tmp_pa
     # What Hydra read there is what was typed here.
     assert yaml.safe_load((summary.parent / ".hydra" / "overrides.yaml").read_text()) == overrides
     # Ray keeps what was sent in a folder of its own.
-    (sent,) = (site.folder / "ray").glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/conf")
-    assert [str(path.relative_to(sent.parent)) for path in sent.parent.rglob("*") if path.is_file()] == [
-        "conf/method/mine.yaml"
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.bin", "my own"]  # nothing is left here
+    (sent,) = (site.folder / "ray").glob(
+        "session_2*/runtime_resources/working_dir_files/_ray_pkg_*/conf"
+    )
+    assert [
+        str(path.relative_to(sent.parent)) for path in sent.parent.rglob("*") if path.is_file()
+    ] == ["conf/method/mine.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "data.bin",
+        "my own",
+    ]  # nothing is left here
 
 
-def test_overrides_arrive_byte_for_byte_and_the_exit_code_comes_back(site, script, tmp_path):
+def test_overrides_arrive_byte_for_byte_and_the_exit_code_comes(site, script, tmp_path):
+    """Overrides arrive byte for byte and the exit code comes back."""
     command = script('printf "%s\\0" "$@" > "$DESA_HOME.arguments"; echo ends with 7; exit 7')
     code, out, err = site.submit("-m", command, *CASES, "method=desa,original", cwd=tmp_path)
     assert code == 7, out + err
     assert "ends with 7" in out
     arrived = Path(f"{site.home}.arguments").read_bytes().decode().split("\0")[:-1]
-    assert arrived == ["run", "--config-name", "submitted", "--multirun", *CASES, "method=desa,original"]
+    assert arrived == [
+        "run",
+        "--config-name",
+        "submitted",
+        "--multirun",
+        *CASES,
+        "method=desa,original",
+    ]
 
 
 @pytest.mark.slow
 def test_ctrl_c_detaches_and_the_job_can_be_followed_again(site, script, tmp_path):
-    command = script('echo begins; while [ ! -e "$DESA_HOME.go" ]; do sleep 0.1; done; echo is over; exit 3')
+    command = script(
+        'echo begins; while [ ! -e "$DESA_HOME.go" ]; do sleep 0.1; done; echo is over; exit 3'
+    )
     process = site.start(command, cwd=tmp_path)
     assert process.stdout is not None
     while "begins" not in process.stdout.readline():
@@ -162,16 +217,22 @@ def test_ctrl_c_detaches_and_the_job_can_be_followed_again(site, script, tmp_pat
     assert "submit.job=" in err
 
 
-def test_paths_that_one_node_does_not_share_are_refused_with_its_name(site, tmp_path):
+def test_paths_that_one_node_does_not_share_are_refused(site, tmp_path):
+    """Paths that one node does not share are refused with its name."""
     if not site.hides:
         pytest.skip("this system gives processes no mounts of their own")
     home = site.hidden / "home"
-    code, out, err = site.submit(*_collection(site.hidden / "data"), "method=bm25", f"submit.home={home}", cwd=tmp_path)
+    code, out, err = site.submit(
+        *_collection(site.hidden / "data"), "method=bm25", f"submit.home={home}", cwd=tmp_path
+    )
     assert code == 2, out + err
     errors = [line for line in out.splitlines() if line.startswith("error: ")]
     assert all("all nodes share" in line for line in errors)
     node = r"error: node [\d.]+ \(\w{8}\): "  # one of two
-    for what in ("DESA_HOME .*hidden/home: the node has no", r"dataset\.path=.*hidden/data: No such file"):
+    for what in (
+        "DESA_HOME .*hidden/home: the node has no",
+        r"dataset\.path=.*hidden/data: No such file",
+    ):
         assert [line for line in errors if re.match(node + what, line)], out
     assert not list(home.glob("store/postings/*/part*"))
     assert not list(home.glob(".probe-*"))
@@ -203,7 +264,9 @@ def test_every_end_of_a_job_has_its_exit_code(jobs):
 def test_another_version_than_the_senders_is_refused_first(site, jobs):
     expected, lines = json.loads(expectation()), []
     sent = json.dumps(expected | {"desa-ray": "9.9"})
-    job = jobs.send(["desa", "run"], {VARIABLE: sent, "DESA_HOME": str(site.folder / "other")}, None)
+    job = jobs.send(
+        ["desa", "run"], {VARIABLE: sent, "DESA_HOME": str(site.folder / "other")}, None
+    )
     assert jobs.follow(job, lines.append) == 2
     assert f"desa-ray is {expected['desa-ray']}, not 9.9" in "".join(lines)
     assert not (site.folder / "other").exists()
@@ -243,7 +306,9 @@ def old_cluster() -> Iterator[str]:
 
     class Server(BaseHTTPRequestHandler):
         def do_GET(self):
-            body = json.dumps({"version": "4", "ray_version": "2.9.3", "ray_commit": "", "session_name": ""}).encode()
+            body = json.dumps(
+                {"version": "4", "ray_version": "2.9.3", "ray_commit": "", "session_name": ""}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -321,5 +386,8 @@ def test_losing_a_worker_node_changes_no_record(site, small_slice, tmp_path):
     finally:
         doomed.end(at_once=True)
     (lossy,) = (home / "outputs").glob("*/*/summary.json")
-    records = [json.loads(path.read_text())["cells"][0]["artifacts"]["records.parquet"] for path in (serial, lossy)]
+    records = [
+        json.loads(path.read_text())["cells"][0]["artifacts"]["records.parquet"]
+        for path in (serial, lossy)
+    ]
     assert records[0] == records[1]

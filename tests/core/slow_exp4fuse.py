@@ -1,4 +1,6 @@
-"""Exp4Fuse's score and the certification rules for it, item by item in rationals: the oracle of its fusion."""
+"""Exp4Fuse's score and the certification rules for it, item by item in rationals: the oracle of its
+fusion.
+"""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -8,21 +10,32 @@ TENTH = Fraction(1, 10)
 
 
 def score(
-    document: int | None, channels: Sequence[Sequence[int | None]], weights: Sequence[Fraction], kappa: Fraction
+    document: int | None,
+    channels: Sequence[Sequence[int | None]],
+    weights: Sequence[Fraction],
+    kappa: Fraction,
 ) -> Fraction:
     """(1 + n/10) * sum of w / (kappa + rank), over the n channels that hold the document."""
-    shares = [w / (kappa + c.index(document) + 1) for w, c in zip(weights, channels, strict=True) if document in c]
+    shares = [
+        w / (kappa + c.index(document) + 1)
+        for w, c in zip(weights, channels, strict=True)
+        if document in c
+    ]
     return (1 + len(shares) * TENTH) * sum(shares, Fraction(0))
 
 
 def fused(channels: Channels, weights: Sequence[Fraction], kappa: Fraction) -> list[int]:
     """All documents, best first."""
     union = {document for channel in channels for document in channel}
-    return sorted(union, key=lambda document: (-score(document, channels, weights, kappa), document))
+    return sorted(
+        union, key=lambda document: (-score(document, channels, weights, kappa), document)
+    )
 
 
 def depths(channels: Channels, weights: Sequence[Fraction], kappa: Fraction, k: int) -> list[int]:
-    """Items read of each channel when the ordered top k is certain for the first time, checked after every read."""
+    """Items read of each channel when the ordered top k is certain for the first time, checked
+    after every read.
+    """
     read = [0] * len(channels)
     while not _certain(channels, weights, kappa, k, read):
         bounds = _next(channels, weights, kappa, read)

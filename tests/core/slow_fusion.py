@@ -1,4 +1,6 @@
-"""Rules S1-S10 of method.md section 6, one sentence a line, in rationals, checked after every read: the oracle."""
+"""Rules S1-S10 of method.md section 6, one sentence a line, in rationals, checked after every read:
+the oracle.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +17,18 @@ class Stop:
     steps: int
 
 
-def fused(channels: Channels, weights: Sequence[Fraction], kappa: Fraction) -> list[tuple[int, Fraction]]:
+def fused(
+    channels: Channels, weights: Sequence[Fraction], kappa: Fraction
+) -> list[tuple[int, Fraction]]:
     """All documents with their exact scores, best first."""
     union = sorted({document for channel in channels for document in channel})
     score = {
         document: sum(
-            (w / (kappa + c.index(document) + 1) for w, c in zip(weights, channels, strict=True) if document in c),
+            (
+                w / (kappa + c.index(document) + 1)
+                for w, c in zip(weights, channels, strict=True)
+                if document in c
+            ),
             Fraction(0),
         )
         for document in union
@@ -29,7 +37,9 @@ def fused(channels: Channels, weights: Sequence[Fraction], kappa: Fraction) -> l
 
 
 def replayed(channels: Channels, weights: Sequence[Fraction], kappa: Fraction, k: int) -> Stop:
-    """Reads item by item; asks before the first read and after every one whether the ordered top k is certain."""
+    """Reads item by item; asks before the first read and after every one whether the ordered top k
+    is certain.
+    """
     read = [0] * len(channels)
     steps = 0
     while not (k == 0 or _certain(channels, weights, kappa, k, read)):
@@ -38,7 +48,12 @@ def replayed(channels: Channels, weights: Sequence[Fraction], kappa: Fraction, k
         read[max(open_channels, key=lambda c: (bounds[c], -c))] += 1
         steps += 1
     candidates = [document for document, _ in _seen(channels, weights, kappa, read)][:k]
-    return Stop(candidates, read, [n == len(channel) for n, channel in zip(read, channels, strict=True)], steps)
+    return Stop(
+        candidates,
+        read,
+        [n == len(channel) for n, channel in zip(read, channels, strict=True)],
+        steps,
+    )
 
 
 def _bounds(channels, weights, kappa, read) -> list[Fraction]:
@@ -58,7 +73,12 @@ def _certain(channels, weights, kappa, k, read) -> bool:
         return everything
     low = dict(seen)
     high = {
-        document: score + sum(u for u, c, n in zip(bounds, channels, read, strict=True) if document not in c[:n])
+        document: (
+            score
+            + sum(
+                u for u, c, n in zip(bounds, channels, read, strict=True) if document not in c[:n]
+            )
+        )
         for document, score in seen
     }
 

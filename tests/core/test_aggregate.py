@@ -5,12 +5,23 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from desa_ray.core.statistics.aggregate import by_query, gain_pct, macro, mean_reduction_pct, reduction_pct, spearman
+from desa_ray.core.statistics.aggregate import (
+    by_query,
+    gain_pct,
+    macro,
+    mean_reduction_pct,
+    reduction_pct,
+    spearman,
+)
 
 
 def test_draws_are_averaged_within_a_query_before_queries():
     records = pl.DataFrame(
-        {"query_id": ["a", "a", "a", "b"], "x": [0.0, 0.0, 3.0, 5.0], "flag": [True, False, False, True]}
+        {
+            "query_id": ["a", "a", "a", "b"],
+            "x": [0.0, 0.0, 3.0, 5.0],
+            "flag": [True, False, False, True],
+        }
     )
     found = by_query(records, ["x", "flag", "absent"])
     assert found["x"].to_list() == [1.0, 5.0]
@@ -19,12 +30,14 @@ def test_draws_are_averaged_within_a_query_before_queries():
     assert found["x"].mean() == 3  # not 2, the mean over records
 
 
-def test_a_value_missing_in_some_draws_is_the_mean_of_the_others_and_null_where_all_lack_it():
+def test_a_value_missing_in_some_draws_is_the_mean_of_the_others():
+    """A value missing in some draws is the mean of the others and null where all lack it."""
     records = pl.DataFrame({"query_id": ["a", "a", "b"], "x": [1.0, None, None]})
     assert by_query(records, ["x"])["x"].to_list() == [1.0, None]
 
 
-def test_gains_are_ratios_of_macros_and_reductions_means_of_ratios():
+def test_gains_are_ratios_of_macros_and_reductions_means():
+    """Gains are ratios of macros and reductions means of ratios."""
     own, other = [2.0, 1.0], [1.0, 4.0]
     assert gain_pct(own, other) == pytest.approx(100 * (1.5 / 2.5 - 1))
     assert mean_reduction_pct(own, other) == pytest.approx((-100 + 75) / 2)
@@ -41,5 +54,8 @@ def test_spearman_equals_scipy_with_ties_and_leaves_nulls_out():
     assert pairs == 80
     assert found == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-12)
     holes = pl.Series([None, *a[1:]])
-    assert spearman(holes, pl.Series(b)) == (pytest.approx(stats.spearmanr(a[1:], b[1:]).statistic), 79)
+    assert spearman(holes, pl.Series(b)) == (
+        pytest.approx(stats.spearmanr(a[1:], b[1:]).statistic),
+        79,
+    )
     assert np.isnan(spearman(pl.Series([1.0, 1.0]), pl.Series([1.0, 2.0]))[0])

@@ -1,4 +1,6 @@
-"""What method.md section 6 proves, tried on all continuations of small states: soundness, minimality, monotony."""
+"""What method.md section 6 proves, tried on all continuations of small states: soundness,
+minimality, monotony.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +15,9 @@ from desa_ray.core.fusion.reference import unread_bound
 from desa_ray.core.fusion.registry import FUSIONS
 
 Lists = Sequence[Sequence[int]]
-KNOWN = range(10, 15)  # documents of the lists; new ones stand below and above, since an unread id may be any
+KNOWN = range(
+    10, 15
+)  # documents of the lists; new ones stand below and above, since an unread id may be any
 KAPPAS = [Fraction(kappa) for kappa in ("-1/2", "0", "1", "2", "60")]
 WEIGHTS = [Fraction(weight) for weight in ("1", "1", "1/2", "2", "1/4")]
 
@@ -29,7 +33,9 @@ def exp4fuse(shares: Sequence[Fraction]) -> Fraction:
 Score = Callable[[Sequence[Fraction]], Fraction]
 
 
-def known_shares(read: Lists, weights: Sequence[Fraction], kappa: Fraction) -> dict[int, dict[int, Fraction]]:
+def known_shares(
+    read: Lists, weights: Sequence[Fraction], kappa: Fraction
+) -> dict[int, dict[int, Fraction]]:
     """Document -> channel -> what was read of its contributions."""
     shares: dict[int, dict[int, Fraction]] = {}
     for c, own in enumerate(read):
@@ -39,18 +45,32 @@ def known_shares(read: Lists, weights: Sequence[Fraction], kappa: Fraction) -> d
 
 
 def fused(lists: Lists, weights: Sequence[Fraction], kappa: Fraction, score: Score) -> list[int]:
-    scores = {d: score(list(own.values())) for d, own in known_shares(lists, weights, kappa).items()}
+    scores = {
+        d: score(list(own.values())) for d, own in known_shares(lists, weights, kappa).items()
+    }
     return sorted(scores, key=lambda d: (-scores[d], d))
 
 
 def certified(
-    read: Lists, lengths: Sequence[int], weights: Sequence[Fraction], kappa: Fraction, k: int, score: Score
+    read: Lists,
+    lengths: Sequence[int],
+    weights: Sequence[Fraction],
+    kappa: Fraction,
+    k: int,
+    score: Score,
 ) -> tuple[bool, list[int]]:
     """S5 and S7 to S10 for one state; and the candidates."""
-    unread = {c: unread_bound(weights[c], kappa, len(own)) for c, own in enumerate(read) if len(own) < lengths[c]}
+    unread = {
+        c: unread_bound(weights[c], kappa, len(own))
+        for c, own in enumerate(read)
+        if len(own) < lengths[c]
+    }
     shares = known_shares(read, weights, kappa)
     low = {d: score(list(own.values())) for d, own in shares.items()}
-    high = {d: score([*own.values(), *(u for c, u in unread.items() if c not in own)]) for d, own in shares.items()}
+    high = {
+        d: score([*own.values(), *(u for c, u in unread.items() if c not in own)])
+        for d, own in shares.items()
+    }
     candidates = sorted(low, key=lambda d: (-low[d], d))[:k]
     if len(candidates) < k:
         return not unread, candidates
@@ -86,7 +106,9 @@ def random_case(rng: random.Random) -> tuple[list[list[int]], list[Fraction], Fr
     return lists, [rng.choice(WEIGHTS) for _ in lists], rng.choice(KAPPAS), rng.randint(1, 4)
 
 
-def states(lengths: Sequence[int], weights: Sequence[Fraction], kappa: Fraction) -> Iterator[list[int]]:
+def states(
+    lengths: Sequence[int], weights: Sequence[Fraction], kappa: Fraction
+) -> Iterator[list[int]]:
     """The chain of states by S6."""
     seen = [0] * len(lengths)
     yield list(seen)
@@ -120,7 +142,9 @@ def test_a_state_is_certified_exactly_if_no_continuation_differs(score):
             assert (len(tops) == 1) is certain
             assert not certain or tops == {tuple(candidates)}
             counts[certain] += 1
-        stop = FUSIONS[score.__name__].replay([np.array(own, np.int32) for own in lists], weights, kappa, k)
+        stop = FUSIONS[score.__name__].replay(
+            [np.array(own, np.int32) for own in lists], weights, kappa, k
+        )
         assert list(stop.depths) == first
     assert min(counts.values()) > 300
 
@@ -130,7 +154,10 @@ def test_the_chain_of_states_has_its_closed_form():
     rng = random.Random(6)
     for _ in range(200):
         lengths = [rng.randint(0, 12) for _ in range(rng.randint(1, 4))]
-        weights, kappa = [rng.choice(WEIGHTS) for _ in lengths], rng.choice([*KAPPAS, Fraction(5, 3)])
+        weights, kappa = (
+            [rng.choice(WEIGHTS) for _ in lengths],
+            rng.choice([*KAPPAS, Fraction(5, 3)]),
+        )
         scale = constants_of(weights, kappa).scale(max(lengths))
         assert scale is not None
         whole, p, q = scale[: len(lengths)].tolist(), kappa.numerator, kappa.denominator
@@ -149,12 +176,16 @@ def test_equal_weights_are_read_in_turn():
     assert all(dense - sparse in (0, 1) for dense, sparse in chain)
 
 
-def test_depths_are_at_least_what_unread_documents_and_gaps_ask_for():
-    """Section 6.7, both bounds, on random pairs of rankings that share part of their documents."""
+def test_depths_are_at_least_what_unread_documents_and_gaps_ask():
+    """Depths are at least what unread documents and gaps ask for. Section 6.7, both bounds, on
+    random pairs of rankings that share part of their documents.
+    """
     rng, kappa, tight = random.Random(67), Fraction(60), 0
     for _ in range(60):
         pool = list(range(rng.choice([60, 120, 400])))
-        lists = [np.array(rng.sample(pool, len(pool) - rng.randint(0, 30)), np.int32) for _ in range(2)]
+        lists = [
+            np.array(rng.sample(pool, len(pool) - rng.randint(0, 30)), np.int32) for _ in range(2)
+        ]
         k = rng.randint(1, 5)
         stop = FUSIONS["rrf"].replay(lists, [Fraction(1)] * 2, kappa, k)
         ranks = [{int(d): rank for rank, d in enumerate(own, 1)} for own in lists]

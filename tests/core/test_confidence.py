@@ -34,7 +34,9 @@ def test_weights_are_shares_in_ten_thousandths():
     assert parts([0.1, 0.1, 0.2, 0.6]) == [1000, 1000, 2000, 6000]
     assert parts([1.0, 0.0, 0.0, 0.0]) == [10_000, 0, 0, 0]
     assert confidence_weights([0.0] * 4) == [Fraction(1, 4)] * 4
-    assert confidence_weights([0.0] * 3) == [Fraction(1, 3)] * 3  # exact, so no multiple of 1/10,000
+    assert (
+        confidence_weights([0.0] * 3) == [Fraction(1, 3)] * 3
+    )  # exact, so no multiple of 1/10,000
 
 
 def test_the_largest_weight_takes_what_rounding_left_over():
@@ -42,7 +44,8 @@ def test_the_largest_weight_takes_what_rounding_left_over():
     assert parts([0.2, 0.2, 0.2]) == [3334, 3333, 3333]
     # 1/7, 2/7, 4/7 = 1428.57, 2857.14, 5714.29 -> 1429 + 2857 + 5714 = 10,000: nothing left over.
     assert parts([1.0, 2.0, 4.0]) == [1429, 2857, 5714]
-    # 1/6, 1/6, 4/6 = 1666.67, 1666.67, 6666.67 -> 1667 + 1667 + 6667 = 10,001: one less for the largest.
+    # 1/6, 1/6, 4/6 = 1666.67, 1666.67, 6666.67 -> 1667 + 1667 + 6667 = 10,001: one less for the
+    # largest.
     assert parts([1.0, 1.0, 4.0]) == [1667, 1667, 6666]
     # A share below half a part becomes 0: that channel is left out.
     assert parts([1e-5, 1.0]) == [0, 10_000]

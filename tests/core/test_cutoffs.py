@@ -1,4 +1,6 @@
-"""Fixed cutoffs: fusing prefixes, against fusing them plainly, and what a cutoff does to a case worked by hand."""
+"""Fixed cutoffs: fusing prefixes, against fusing them plainly, and what a cutoff does to a case
+worked by hand.
+"""
 
 from fractions import Fraction
 
@@ -22,38 +24,60 @@ def test_the_cutoffs_are_the_papers():
     assert CUTOFFS == (10, 20, 50, 100, 200, 500, 1000)
 
 
-def test_a_cutoff_takes_away_the_share_of_a_deep_rank_and_turns_the_order():
-    # kappa 0. Complete: 9 has 1 + 1/3, 1 has 1/2 + 1/2, 4 has 1. At L = 2, 9 loses its 1/3 and ties with 1 and 4.
-    tops = prefix_tops(ORDER, arrays([[9, 1], [4, 1, 9]]), [ONE, ONE], Fraction(0), 3, [1, 2, 3, 1000])
+def test_a_cutoff_takes_away_the_share_of_a_deep_rank_and_turns():
+    # kappa 0. Complete: 9 has 1 + 1/3, 1 has 1/2 + 1/2, 4 has 1. At L = 2, 9 loses its 1/3 and ties
+    # with 1 and 4.
+    """A cutoff takes away the share of a deep rank and turns the order."""
+    tops = prefix_tops(
+        ORDER, arrays([[9, 1], [4, 1, 9]]), [ONE, ONE], Fraction(0), 3, [1, 2, 3, 1000]
+    )
     assert [top.tolist() for top in tops] == [[4, 9], [1, 4, 9], [9, 1, 4], [9, 1, 4]]
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.data())
-def test_prefixes_fuse_as_if_they_were_the_whole_and_a_long_cutoff_is_the_complete_fusion(data):
+def test_prefixes_fuse_as_if_they_were_the_whole_and_a_long(data):
+    """Prefixes fuse as if they were the whole and a long cutoff is the complete fusion."""
     size = data.draw(st.integers(0, 30))
     documents = data.draw(st.permutations(range(0, 3 * size, 3)))
-    channels = arrays([data.draw(st.permutations(documents))[: data.draw(st.integers(0, size))] for _ in range(3)])
+    channels = arrays(
+        [data.draw(st.permutations(documents))[: data.draw(st.integers(0, size))] for _ in range(3)]
+    )
     weights = [Fraction(1, 4), ONE, ONE]
     for name, fusion in FUSIONS.items():
         tops = prefix_tops(fusion.order, channels, weights, Fraction(0), 5, [1, 4, 30])
         for top, length in zip(tops, [1, 4, 30], strict=True):
-            assert top.tolist() == fusion.order(cut(channels, length), weights, Fraction(0), 5).tolist(), name
+            assert (
+                top.tolist()
+                == fusion.order(cut(channels, length), weights, Fraction(0), 5).tolist()
+            ), name
         assert tops[-1].tolist() == fusion.order(channels, weights, Fraction(0), 5).tolist()
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.data())
-def test_every_fusion_gives_the_tops_that_fusing_the_prefixes_one_by_one_gives(data):
+def test_every_fusion_gives_the_tops_that_fusing_the_prefixes(data):
+    """Every fusion gives the tops that fusing the prefixes one by one gives."""
     documents = data.draw(st.permutations(range(0, 60, 3)))
-    channels = arrays([data.draw(st.permutations(documents))[: data.draw(st.integers(0, 20))] for _ in range(3)])
+    channels = arrays(
+        [data.draw(st.permutations(documents))[: data.draw(st.integers(0, 20))] for _ in range(3)]
+    )
     # Equal weights and a kappa of 0 make many exact ties; huge numbers are left to wide integers.
-    weights = data.draw(st.sampled_from([[ONE] * 3, [Fraction(1, 4), ONE, ONE], [Fraction(1, 10**12 + 39), ONE, ONE]]))
-    kappa, k = data.draw(st.sampled_from([Fraction(0), Fraction(60), Fraction(1, 3)])), data.draw(st.integers(0, 30))
+    weights = data.draw(
+        st.sampled_from(
+            [[ONE] * 3, [Fraction(1, 4), ONE, ONE], [Fraction(1, 10**12 + 39), ONE, ONE]]
+        )
+    )
+    kappa, k = (
+        data.draw(st.sampled_from([Fraction(0), Fraction(60), Fraction(1, 3)])),
+        data.draw(st.integers(0, 30)),
+    )
     cutoffs = data.draw(st.lists(st.integers(1, 25), max_size=5))
     for name, fusion in FUSIONS.items():
         tops = fusion.tops(channels, weights, kappa, k, cutoffs)
-        wanted = [fusion.order(cut(channels, length), weights, kappa, k).tolist() for length in cutoffs]
+        wanted = [
+            fusion.order(cut(channels, length), weights, kappa, k).tolist() for length in cutoffs
+        ]
         assert [top.tolist() for top in tops] == wanted, name
         m = data.draw(st.none() | st.integers(0, 30))
         head, tops = fusion.both(channels, weights, kappa, m, k, cutoffs)
@@ -67,4 +91,7 @@ def test_no_cutoffs_no_tops():
 
 @pytest.mark.parametrize("length", [None, 2, 99])
 def test_cut_keeps_heads(length):
-    assert [own.tolist() for own in cut(arrays([[3, 1, 2], []]), length)] == [[3, 1, 2][:length], []]
+    assert [own.tolist() for own in cut(arrays([[3, 1, 2], []]), length)] == [
+        [3, 1, 2][:length],
+        [],
+    ]

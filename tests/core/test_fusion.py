@@ -18,7 +18,9 @@ from desa_ray.errors import DesaError
 from tests.reference import GOLDEN
 
 KAPPAS = [Fraction(x) for x in ("-1/2", "-9/10", "0", "1/3", "1", "2", "5/2", "20", "60")]
-WIDE_KAPPAS = [Fraction(x) for x in ("123456789012/7", "1/100000000000", "-99999999999/100000000000")]
+WIDE_KAPPAS = [
+    Fraction(x) for x in ("123456789012/7", "1/100000000000", "-99999999999/100000000000")
+]
 
 
 def arrays(channels):
@@ -27,11 +29,18 @@ def arrays(channels):
 
 @st.composite
 def cases(draw, kappas=tuple(KAPPAS)):
-    """1 to 4 channels over at most 12 documents; small kappas and equal weights make exact ties frequent."""
+    """1 to 4 channels over at most 12 documents; small kappas and equal weights make exact ties
+    frequent.
+    """
     size = draw(st.integers(0, 12))
     count = draw(st.integers(1, 4))
-    channels = [draw(st.permutations(range(size)))[: draw(st.integers(0, size) | st.just(size))] for _ in range(count)]
-    weight = st.sampled_from([Fraction(1), Fraction(1), Fraction(1, 4), Fraction(2), Fraction(2699, 10000)])
+    channels = [
+        draw(st.permutations(range(size)))[: draw(st.integers(0, size) | st.just(size))]
+        for _ in range(count)
+    ]
+    weight = st.sampled_from(
+        [Fraction(1), Fraction(1), Fraction(1, 4), Fraction(2), Fraction(2699, 10000)]
+    )
     weights = [draw(weight) for _ in range(count)] if draw(st.booleans()) else [Fraction(1)] * count
     return channels, weights, draw(st.sampled_from(kappas)), draw(st.integers(0, size + 2))
 
@@ -42,7 +51,9 @@ def test_golden_order_scores_topk_depths_exhausted_and_steps():
         case = json.loads(path.read_text(encoding="utf-8"))
         expected = case["expected"]
         ids = sorted(set().union(*case["channels"]), key=str.encode)
-        channels = arrays([[ids.index(document) for document in channel] for channel in case["channels"]])
+        channels = arrays(
+            [[ids.index(document) for document in channel] for channel in case["channels"]]
+        )
         weights, kappa = [Fraction(w) for w in case["weights"]], Fraction(case["kappa"])
         order = fuse_order(channels, weights, kappa)
         assert [ids[d] for d in order] == expected["order"], path.name
@@ -59,7 +70,8 @@ def test_golden_order_scores_topk_depths_exhausted_and_steps():
 
 @settings(deadline=None, max_examples=250)
 @given(cases())
-def test_complete_order_is_the_exact_one_and_every_prefix_of_it_too(case):
+def test_complete_order_is_the_exact_one_and_every_prefix(case):
+    """Complete order is the exact one and every prefix of it too."""
     channels, weights, kappa, k = case
     order = [document for document, _ in fused(channels, weights, kappa)]
     assert fuse_order(arrays(channels), weights, kappa).tolist() == order
@@ -68,10 +80,15 @@ def test_complete_order_is_the_exact_one_and_every_prefix_of_it_too(case):
 
 @settings(deadline=None, max_examples=300)
 @given(cases())
-def test_replay_stops_at_the_first_step_that_certifies_and_certifies_the_complete_topk(case):
+def test_replay_stops_at_the_first_step_that_certifies(case):
+    """Replay stops at the first step that certifies and certifies the complete topk."""
     channels, weights, kappa, k = case
     expected, result = replayed(*case), replay(arrays(channels), weights, kappa, k)
-    assert result.topk.tolist() == expected.topk == fuse_order(arrays(channels), weights, kappa, k).tolist()
+    assert (
+        result.topk.tolist()
+        == expected.topk
+        == fuse_order(arrays(channels), weights, kappa, k).tolist()
+    )
     assert list(result.depths) == expected.depths
     assert list(result.exhausted) == expected.exhausted
     assert result.steps == expected.steps
@@ -87,7 +104,9 @@ def test_short_prefixes_and_a_known_topk_change_nothing(case):
         continued = replay(arrays(channels), weights, kappa, k)
         patch.setattr(replay_module, "SORTED_K", 0)
         known = replay(arrays(channels), weights, kappa, k)
-    again = replay(arrays(channels), weights, kappa, k)  # scratch arrays of the short prefixes are not kept for it
+    again = replay(
+        arrays(channels), weights, kappa, k
+    )  # scratch arrays of the short prefixes are not kept for it
     for result in (continued, known, again):
         assert (result.topk.tolist(), list(result.depths)) == (expected.topk, expected.depths)
 
@@ -96,10 +115,15 @@ def test_short_prefixes_and_a_known_topk_change_nothing(case):
 @given(cases(kappas=(*WIDE_KAPPAS, Fraction(2))))
 def test_numbers_beyond_31_bits_are_compared_exactly_too(case):
     channels, weights, kappa, k = case
-    weights = [weight * (10**12 + 39) / 10**15 for weight in weights]  # kappa 2 stays narrow, the others do not
+    weights = [
+        weight * (10**12 + 39) / 10**15 for weight in weights
+    ]  # kappa 2 stays narrow, the others do not
     if kappa in WIDE_KAPPAS:
         assert constants_of(weights, kappa).scale(12) is None
-    expected, result = replayed(channels, weights, kappa, k), replay(arrays(channels), weights, kappa, k)
+    expected, result = (
+        replayed(channels, weights, kappa, k),
+        replay(arrays(channels), weights, kappa, k),
+    )
     assert (result.topk.tolist(), list(result.depths)) == (expected.topk, expected.depths)
     order = [document for document, _ in fused(channels, weights, kappa)]
     assert fuse_order(arrays(channels), weights, kappa).tolist() == order
@@ -107,8 +131,10 @@ def test_numbers_beyond_31_bits_are_compared_exactly_too(case):
 
 @settings(deadline=None, max_examples=60)
 @given(cases(), st.integers(0, 2**32))
-def test_no_continuation_of_the_unread_lists_changes_a_certified_topk(case, seed):
-    """Soundness: replace what lies behind the certified depths by other documents, known and new ones."""
+def test_no_continuation_of_the_unread_lists_changes_a_certified(case, seed):
+    """No continuation of the unread lists changes a certified topk. Soundness: replace what
+    lies behind the certified depths by other documents, known and new ones.
+    """
     channels, weights, kappa, k = case
     result = replay(arrays(channels), weights, kappa, k)
     rng = np.random.default_rng(seed)
@@ -139,13 +165,23 @@ def test_middling_lists_stop_where_rationals_say(seed):
     rng = np.random.default_rng(seed)
     count, k = int(rng.integers(1, 5)), int(rng.integers(1, 31))
     kappa = Fraction(int(rng.integers(0, 240)), 4)
-    weights = [Fraction(int(w), 100) for w in (rng.integers(1, 100, count) if seed % 2 else [25] * count)]
+    weights = [
+        Fraction(int(w), 100) for w in (rng.integers(1, 100, count) if seed % 2 else [25] * count)
+    ]
     common = rng.normal(size=200)
-    channels = [np.argsort(common + rng.normal(size=200) * rng.random()).astype(np.int32) for _ in range(count)]
+    channels = [
+        np.argsort(common + rng.normal(size=200) * rng.random()).astype(np.int32)
+        for _ in range(count)
+    ]
     channels = [channel[: rng.integers(0, 400)] for channel in channels]
-    result, top = replay(channels, weights, kappa, k), reference.fuse_order(channels, weights, kappa, k)
+    result, top = (
+        replay(channels, weights, kappa, k),
+        reference.fuse_order(channels, weights, kappa, k),
+    )
     assert result.topk.tolist() == top.tolist()
-    assert len(top) < k or list(result.depths) == reference.certified_state(channels, weights, kappa, top)
+    assert len(top) < k or list(result.depths) == reference.certified_state(
+        channels, weights, kappa, top
+    )
 
 
 def test_sums_that_float64_cannot_tell_apart_are_told_apart():
@@ -166,7 +202,8 @@ def test_sums_that_float64_cannot_tell_apart_are_told_apart():
 
 @settings(deadline=None, max_examples=300)
 @given(st.data())
-def test_comparison_agrees_with_rationals_for_large_weights_and_permuted_ranks(data):
+def test_comparison_agrees_with_rationals_for_large_weights(data):
+    """Comparison agrees with rationals for large weights and permuted ranks."""
     count = data.draw(st.integers(1, 4))
     weight = st.integers(1, 2**31 - 1) if data.draw(st.booleans()) else st.just(1)
     weights = [Fraction(data.draw(weight)) for _ in range(count)]
@@ -182,7 +219,8 @@ def test_comparison_agrees_with_rationals_for_large_weights_and_permuted_ranks(d
     assert bool(precedes(1, 0, everything, everything, ranks, scale)) == (y > x)
 
 
-def test_repeated_and_negative_numbers_are_refused_and_leave_no_trace():
+def test_repeated_and_negative_numbers_are_refused_and_leave():
+    """Repeated and negative numbers are refused and leave no trace."""
     one, weights = Fraction(1), [Fraction(1)] * 2
     good = arrays([range(6), [3, 1, 5, 0]])
     expected = replay(good, weights, one, 3)

@@ -1,19 +1,32 @@
-"""Holm by hand and by statsmodels, counts, effect sizes, and the detectable effect by simulation."""
+"""Holm by hand and by statsmodels, counts, effect sizes, and the detectable effect by
+simulation.
+"""
 
 import numpy as np
 import pytest
 
-from desa_ray.core.statistics.inference import holm, minimal_detectable_effect, paired_outcomes, standard_error
+from desa_ray.core.statistics.inference import (
+    holm,
+    minimal_detectable_effect,
+    paired_outcomes,
+    standard_error,
+)
 from desa_ray.core.statistics.resampling import sign_flip_p
 
 
 @pytest.mark.parametrize(
     ("p", "adjusted"),
     [
-        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),  # 4*.005, 3*.01, 2*.03, then the running maximum
+        (
+            [0.01, 0.04, 0.03, 0.005],
+            [0.03, 0.06, 0.06, 0.02],
+        ),  # 4*.005, 3*.01, 2*.03, then the running maximum
         ([0.5, 0.6], [1.0, 1.0]),
         ([0.2], [0.2]),
-        ([0.0003, 0.0912, 0.3157, 0.7909], [0.0012, 0.2736, 0.6314, 0.7909]),  # the paper's family against Shared
+        (
+            [0.0003, 0.0912, 0.3157, 0.7909],
+            [0.0012, 0.2736, 0.6314, 0.7909],
+        ),  # the paper's family against Shared
         ([1e-4, 1e-4, 1e-4, 1e-4], [4e-4] * 4),
     ],
 )
@@ -22,11 +35,15 @@ def test_holm_by_hand(p, adjusted):
 
 
 def test_holm_equals_statsmodels():
-    multitest = pytest.importorskip("statsmodels.stats.multitest", reason="statsmodels is not in the lock")
+    multitest = pytest.importorskip(
+        "statsmodels.stats.multitest", reason="statsmodels is not in the lock"
+    )
     rng = np.random.default_rng(0)
     for size in range(1, 9):
         p = rng.random(size) ** 3
-        assert holm(p.tolist()) == pytest.approx(multitest.multipletests(p, method="holm")[1], abs=1e-12)
+        assert holm(p.tolist()) == pytest.approx(
+            multitest.multipletests(p, method="holm")[1], abs=1e-12
+        )
 
 
 def test_holm_does_not_depend_on_the_order_of_its_family():
@@ -41,7 +58,8 @@ def test_wins_ties_and_losses_are_counted_with_a_tolerance():
     assert (found.wins, found.ties, found.losses, found.queries) == (3, 3, 1, 7)
 
 
-def test_effect_is_the_macro_and_effect_size_its_share_of_the_scatter_within_data_sets():
+def test_effect_is_the_macro_and_effect_size_its_share():
+    """Effect is the macro and effect size its share of the scatter within data sets."""
     first, second = np.array([[1.0], [3.0]]), np.array([[0.0], [0.0], [6.0]])
     (found,) = paired_outcomes([first, second], 100)
     assert found.effect == pytest.approx((2 + 2) / 2)
@@ -64,7 +82,8 @@ def test_the_detectable_effect_is_found_four_times_in_five():
     unit = [np.resize([scatter, -scatter], size) * np.sqrt((size - 1) / size) for size in sizes]
     effect = minimal_detectable_effect(unit)
     rejected = [
-        sign_flip_p([rng.normal(effect, scatter, (size, 1)) for size in sizes], 400, seed)[0] <= 0.05
+        sign_flip_p([rng.normal(effect, scatter, (size, 1)) for size in sizes], 400, seed)[0]
+        <= 0.05
         for seed in range(400)
     ]
     assert np.mean(rejected) == pytest.approx(0.8, abs=0.07)

@@ -1,4 +1,6 @@
-"""Every measure that is accepted, against definitions in plain Python, for odd ids and every kind of grade."""
+"""Every measure that is accepted, against definitions in plain Python, for odd ids and every kind
+of grade.
+"""
 
 import math
 import random
@@ -49,7 +51,11 @@ def relevant(grades, rel):
 
 
 def recall(ranking, grades, k, rel=1):
-    return sum(above(grades, ranking[:k], rel)) / relevant(grades, rel) if relevant(grades, rel) else 0.0
+    return (
+        sum(above(grades, ranking[:k], rel)) / relevant(grades, rel)
+        if relevant(grades, rel)
+        else 0.0
+    )
 
 
 def average_precision(ranking, grades, k=None, rel=1):
@@ -92,13 +98,17 @@ def bpref(ranking, grades, rel=1):
 
 def accuracy(ranking, grades, k=None, rel=1):
     hits = above(grades, ranking[:k], rel)
-    pairs = [i < j for i, hit in enumerate(hits) if hit for j, other in enumerate(hits) if not other]
+    pairs = [
+        i < j for i, hit in enumerate(hits) if hit for j, other in enumerate(hits) if not other
+    ]
     return sum(pairs) / len(pairs) if pairs else float(any(hits))
 
 
 def compatibility(ranking, grades, p=0.95, normalize=True):
     place = {d: i for i, d in enumerate(ranking)}
-    ideal = sorted((d for d in grades if grades[d] > 0), key=lambda d: (-grades[d], place.get(d, 10**9)))
+    ideal = sorted(
+        (d for d in grades if grades[d] > 0), key=lambda d: (-grades[d], place.get(d, 10**9))
+    )
     depth = max(len(ranking), len(ideal))
 
     def overlap(a, b):
@@ -111,7 +121,11 @@ def compatibility(ranking, grades, p=0.95, normalize=True):
 def interpolated(ranking, grades, level, rel=1):
     hits = above(grades, ranking, rel)
     n = relevant(grades, rel)
-    points = [(sum(hits[: i + 1]), sum(hits[: i + 1]) / (i + 1)) for i in range(len(hits)) if any(hits[: i + 1])]
+    points = [
+        (sum(hits[: i + 1]), sum(hits[: i + 1]) / (i + 1))
+        for i in range(len(hits))
+        if any(hits[: i + 1])
+    ]
     return max((p for found, p in points if Fraction(found) >= Fraction(level) * n), default=0.0)
 
 
@@ -130,8 +144,12 @@ ORACLES = {
     "nDCG(judged_only=True)@3": judged_only(lambda r, g: ndcg(r, g, 3)),
     "nDCG(dcg='exp-log2')@10": lambda r, g: ndcg(r, g, 10, lambda grade: 2**grade - 1),
     "nDCG(dcg='exp-log2')": lambda r, g: ndcg(r, g, None, lambda grade: 2**grade - 1),
-    "nDCG(dcg='exp-log2',judged_only=True)@4": judged_only(lambda r, g: ndcg(r, g, 4, lambda grade: 2**grade - 1)),
-    "nDCG(gains={0:1,1:7,5:2})@10": lambda r, g: ndcg(r, g, 10, lambda grade: {0: 1, 1: 7, 5: 2}.get(grade, grade)),
+    "nDCG(dcg='exp-log2',judged_only=True)@4": judged_only(
+        lambda r, g: ndcg(r, g, 4, lambda grade: 2**grade - 1)
+    ),
+    "nDCG(gains={0:1,1:7,5:2})@10": lambda r, g: ndcg(
+        r, g, 10, lambda grade: {0: 1, 1: 7, 5: 2}.get(grade, grade)
+    ),
     "ERR@10": lambda r, g: expected_rr(r, g, 10),
     "ERR": expected_rr,
     "R@20": lambda r, g: recall(r, g, 20),
@@ -182,7 +200,9 @@ ORACLES = {
 
 
 def case(seed: int, grades: list[int], length: int) -> tuple[pl.DataFrame, dict, dict]:
-    """Judgments and rankings of every odd query id over odd document ids, some of them not judged."""
+    """Judgments and rankings of every odd query id over odd document ids, some of them
+    not judged.
+    """
     draw = random.Random(seed)
     documents = [*ODD_IDS, *(f"{d}-{n}" for d in ODD_IDS[:6] for n in range(3))]
     rows, rankings, known = [], {}, {}
@@ -199,22 +219,36 @@ def case(seed: int, grades: list[int], length: int) -> tuple[pl.DataFrame, dict,
 
 @pytest.mark.parametrize(
     ("grades", "length"),
-    [([1], 20), ([0, 1], 3), ([-2, -1, 0, 1], 25), ([0, 1, 2, 3, 4], 1), ([0, 2, 5], 30), ([0, 1, 31], 14)],
+    [
+        ([1], 20),
+        ([0, 1], 3),
+        ([-2, -1, 0, 1], 25),
+        ([0, 1, 2, 3, 4], 1),
+        ([0, 2, 5], 30),
+        ([0, 1, 31], 14),
+    ],
 )
-def test_every_accepted_measure_is_right_or_refused_for_odd_ids_and_every_grade(grades, length):
+def test_every_accepted_measure_is_right_or_refused_for_odd_ids(grades, length):
+    """Every accepted measure is right or refused for odd ids and every grade."""
     qrels, rankings, known = case(sum(grades) + length, grades, length)
     limits = grade_limits(ORACLES)
-    takes = {name: oracle for name, oracle in ORACLES.items() if limits.get(name, 10_000) >= max(grades)}
-    found = {(query, name): value for query, name, value in evaluate(qrels, rankings, takes).iter_rows()}
+    takes = {
+        name: oracle for name, oracle in ORACLES.items() if limits.get(name, 10_000) >= max(grades)
+    }
+    found = {
+        (query, name): value for query, name, value in evaluate(qrels, rankings, takes).iter_rows()
+    }
     assert len(found) == len(takes) * len(ODD_IDS)
     for (query, name), value in found.items():
         expected = takes[name](rankings[query], known[query])
         assert value == pytest.approx(expected, abs=1e-9), (name, query[:20], known[query])
     for name in ORACLES.keys() - takes.keys():
-        with pytest.raises(DesaError, match=rf"up to {limits[name]}, .*grade {max(grades)}") as refused:
+        with pytest.raises(
+            DesaError, match=rf"up to {limits[name]}, .*grade {max(grades)}"
+        ) as refused:
             evaluate(qrels, rankings, [name])
         assert name in str(refused.value)
-        assert refused.value.mend
+        assert refused.value.hint
 
 
 def test_one_measure_is_not_changed_by_another_beside_it():
@@ -226,7 +260,8 @@ def test_one_measure_is_not_changed_by_another_beside_it():
         assert together.filter(pl.col("measure") == name)["value"].to_list() == values, name
 
 
-def test_an_empty_ranking_scores_zero_and_still_has_its_judgments():
+def test_an_empty_ranking_scores_zero_and_still():
+    """An empty ranking scores zero and still has its judgments."""
     qrels = pl.DataFrame(
         [("q-1", "d", 1), ("q-1", "e", 2)],
         {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32},
@@ -238,14 +273,18 @@ def test_an_empty_ranking_scores_zero_and_still_has_its_judgments():
 
 
 def test_known_values_of_err():
-    """Chapelle et al.: grade 1 first is (2 - 1) / 16; grade 4 first, then grade 4: 15/16 + 1/16 * 15/16 / 2."""
+    """Chapelle et al.: grade 1 first is (2 - 1) / 16; grade 4 first, then grade 4: 15/16 + 1/16 *
+    15/16 / 2.
+    """
     qrels = pl.DataFrame(
         [("need-01", "a", 1), ("PLAIN-2", "b", 4), ("PLAIN-2", "c", 4)],
         {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32},
         orient="row",
     )
     names = ["ERR@10", "nDCG(dcg='exp-log2')@10", "nDCG@10"]
-    found = evaluate(qrels, {"need-01": ["a", "x"], "PLAIN-2": ["b", "c"]}, names)["value"].to_list()
+    found = evaluate(qrels, {"need-01": ["a", "x"], "PLAIN-2": ["b", "c"]}, names)[
+        "value"
+    ].to_list()
     assert found == pytest.approx([15 / 16 + 15 / 512, 1, 1, 1 / 16, 1, 1])
 
 
@@ -277,4 +316,4 @@ def test_what_has_no_right_value_is_refused_by_name(name, why):
     with pytest.raises(DesaError, match=why) as refused:
         parse_measures([name])
     assert "\n" not in str(refused.value)
-    assert refused.value.mend
+    assert refused.value.hint

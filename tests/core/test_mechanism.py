@@ -26,7 +26,8 @@ def test_turnover_of_a_short_list_is_over_its_own_length():
     assert turnover(ranking(8, 1), ranking()) == 0
 
 
-def test_rr_change_is_the_mean_over_relevant_documents_in_both_rankings():
+def test_rr_change_is_the_mean_over_relevant_documents_in_both():
+    """Rr change is the mean over relevant documents in both rankings."""
     original, new = ranking(4, 7, 2, 9), ranking(2, 4, 5, 7)
     # 2: 1/1 - 1/3; 7: 1/4 - 1/2; 9 and 5 stand in one ranking only, 100 in none.
     expected = ((1 - 1 / 3) + (1 / 4 - 1 / 2)) / 2

@@ -33,27 +33,33 @@ def test_ndcg_has_linear_gain_and_recall_counts_positive_grades():
     found = values({"a": ["y", "z", "x"], "d": ["x", *"123456789", "y"]}, "nDCG@10", "R@20", "R@5")
     assert found["a", "nDCG@10"] == pytest.approx((1 + 2 / log2(4)) / (2 + 1 / log2(3)), abs=1e-9)
     assert found["a", "R@20"] == 1
-    assert found["d", "nDCG@10"] == pytest.approx(1 / (1 + 1 / log2(3) + 1 / log2(4)), abs=1e-9)  # rank 11 is too late
+    assert found["d", "nDCG@10"] == pytest.approx(
+        1 / (1 + 1 / log2(3) + 1 / log2(4)), abs=1e-9
+    )  # rank 11 is too late
     assert found["d", "R@20"] == pytest.approx(2 / 3)
     assert found["d", "R@5"] == pytest.approx(1 / 3)
 
 
 def test_order_decides_even_where_ids_descend():
-    """trec_eval would put tied documents in descending order of their ids; ranks leave it no tie."""
+    """trec_eval would put tied documents in descending order of their ids; ranks leave
+    it no tie.
+    """
     assert values({"b": ["w", "x"]}, "RR")["b", "RR"] == 0.5
     assert values({"b": ["z", "x"]}, "RR")["b", "RR"] == 0.5
     long = [f"n{i:06}" for i in range(40_000)]
     assert values({"b": [*long, "x"]}, "RR")["b", "RR"] == pytest.approx(1 / 40_001)
 
 
-def test_a_judged_query_that_returns_nothing_scores_zero_and_one_without_a_positive_is_left_out():
+def test_a_judged_query_that_returns_nothing_scores_zero():
+    """A judged query that returns nothing scores zero and one without a positive is left out."""
     found = values({"a": [], "b": ["y"], "c": ["x"], "unjudged": ["x"]}, "nDCG@10", "R@20", "AP")
     assert found == {(q, m): 0.0 for q in "ab" for m in ("nDCG@10", "R@20", "AP")}
     assert evaluate(QRELS, {"c": ["x"]}, ["AP"]).height == 0
     assert evaluate(QRELS, {"b": []}, ["AP"])["value"].to_list() == [0.0]
 
 
-def test_rows_come_sorted_by_query_and_in_the_order_of_the_measures():
+def test_rows_come_sorted_by_query_and_in_the_order():
+    """Rows come sorted by query and in the order of the measures."""
     table = evaluate(QRELS, {"d": ["x"], "a": ["x"]}, ["R@20", "nDCG@10"])
     assert table.schema == {"query_id": pl.String, "measure": pl.String, "value": pl.Float64}
     assert table.select("query_id", "measure").rows() == [
@@ -84,8 +90,11 @@ def test_measures_have_a_record_name_and_a_depth(name, record, depth):
     assert depth_needed([name, "R@100"]) == (None if depth is None else max(depth, 100))
 
 
-@pytest.mark.parametrize("name", ["foo@3", "nDCG@x", "R@0", "R", "", "alpha_nDCG@10", "R@20 P@10", "__import__('os')"])
-def test_measures_that_cannot_be_computed_are_refused_in_one_line(name):
+@pytest.mark.parametrize(
+    "name", ["foo@3", "nDCG@x", "R@0", "R", "", "alpha_nDCG@10", "R@20 P@10", "__import__('os')"]
+)
+def test_measures_that_cannot_be_computed_are_refused(name):
+    """Measures that cannot be computed are refused in one line."""
     with pytest.raises(DesaError, match="use a name of ir_measures such as nDCG@10") as refused:
         parse_measures(["nDCG@10", name])
     assert repr(name) in str(refused.value)

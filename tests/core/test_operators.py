@@ -1,4 +1,6 @@
-"""The operators' equations, checked by hand-derivable values and by float64 computed another way."""
+"""The operators' equations, checked by hand-derivable values and by float64 computed
+another way.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +21,10 @@ def unit(*shape: int) -> np.ndarray:
 
 
 def hits(scores: dict[int, float]) -> Scored:
-    return Scored(np.array(sorted(scores), np.int32), np.array([scores[d] for d in sorted(scores)], np.float32))
+    return Scored(
+        np.array(sorted(scores), np.int32),
+        np.array([scores[d] for d in sorted(scores)], np.float32),
+    )
 
 
 def test_residual_follows_the_paper_in_float64():
@@ -29,7 +34,9 @@ def test_residual_follows_the_paper_in_float64():
     assert angle.dtype == np.float64
     v, mean = query.astype(np.float64), texts.astype(np.float64).mean(axis=1)
     z = mean - np.sum(v * mean, axis=1, keepdims=True) * v
-    assert np.abs(np.sum(z * v, axis=1)).max() < 1e-6  # z is perpendicular to the query, as far as float32 is a unit
+    assert (
+        np.abs(np.sum(z * v, axis=1)).max() < 1e-6
+    )  # z is perpendicular to the query, as far as float32 is a unit
     e = (v + z) / np.linalg.norm(v + z, axis=1, keepdims=True)
     np.testing.assert_allclose(expanded, e, atol=1e-7)
     np.testing.assert_allclose(angle, np.degrees(np.arctan(np.linalg.norm(z, axis=1))), atol=1e-5)
@@ -63,26 +70,39 @@ def test_a_row_does_not_depend_on_its_batch_or_memory_layout():
         cut = {source: v if source == "query" else v[:, used] for source, v in whole.items()}
         expected = operator.function(cut)[0]
         for row in range(9):
-            one = operator.function({source: vectors[row : row + 1] for source, vectors in cut.items()})[0]
+            one = operator.function(
+                {source: vectors[row : row + 1] for source, vectors in cut.items()}
+            )[0]
             assert one.tobytes() == expected[row : row + 1].tobytes(), name
-        other = operator.function({s: v if s == "query" else v[:, used] for s, v in strided.items()})[0]
+        other = operator.function(
+            {s: v if s == "query" else v[:, used] for s, v in strided.items()}
+        )[0]
         assert other.tobytes() == expected.tobytes(), name
 
 
 def test_dense_operators_return_arrays_of_their_own():
-    given = {"query": unit(2, 8)} | {name: unit(2, 1, 8) for name in ("query_reference", "reference", "rewrite")}
+    given = {"query": unit(2, 8)} | {
+        name: unit(2, 1, 8) for name in ("query_reference", "reference", "rewrite")
+    }
     for operator in DENSE_OPERATORS.values():
         expanded, _ = operator.function(given)
         assert not any(np.shares_memory(expanded, vectors) for vectors in given.values())
 
 
-def test_mean_operators_are_the_normalised_mean_and_query2doc_is_its_vector():
+def test_mean_operators_are_the_normalised_mean_and_query2doc():
+    """Mean operators are the normalised mean and query2doc is its vector."""
     query, texts = unit(4, 32), unit(4, 8, 32)
     mean = texts.astype(np.float64).mean(axis=1)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
-    for name, source in (("contextual", "query_reference"), ("mugi", "query_reference"), ("hyde", "reference")):
+    for name, source in (
+        ("contextual", "query_reference"),
+        ("mugi", "query_reference"),
+        ("hyde", "reference"),
+    ):
         assert DENSE_OPERATORS[name].texts == (source,)
-        np.testing.assert_allclose(DENSE_OPERATORS[name].function({source: texts})[0], mean, atol=1e-7)
+        np.testing.assert_allclose(
+            DENSE_OPERATORS[name].function({source: texts})[0], mean, atol=1e-7
+        )
     single = DENSE_OPERATORS["query2doc"].function({"query_reference": texts[:, :1]})[0]
     assert single.tobytes() == texts[:, 0].tobytes()
     assert DENSE_OPERATORS["original"].function({"query": query})[0].tobytes() == query.tobytes()
@@ -103,16 +123,27 @@ ORIGINAL = {1: 2.5, 4: 0.0, 7: 1.25, 9: 3.1}
 EXPANDED = {0: 9.0, 1: 3.0, 4: 0.5, 5: 8.0, 7: 6.0, 9: 3.3, 11: 0.1}
 
 
-def test_product_keeps_exactly_the_original_support_and_multiplies_exactly():
-    anchored = SPARSE_OPERATORS["product"].function({"query": hits(ORIGINAL), "expanded": hits(EXPANDED)})
+def test_product_keeps_exactly_the_original_support():
+    """Product keeps exactly the original support and multiplies exactly."""
+    anchored = SPARSE_OPERATORS["product"].function(
+        {"query": hits(ORIGINAL), "expanded": hits(EXPANDED)}
+    )
     assert anchored.docs.tolist() == sorted(ORIGINAL)
     assert anchored.scores.dtype == np.float64
-    exact = [float(np.float32(ORIGINAL[d])) * float(np.float32(EXPANDED[d])) for d in sorted(ORIGINAL)]
+    exact = [
+        float(np.float32(ORIGINAL[d])) * float(np.float32(EXPANDED[d])) for d in sorted(ORIGINAL)
+    ]
     assert anchored.scores.tolist() == exact
-    assert sparse_order(anchored.docs, anchored.scores).tolist() == [9, 1, 7, 4]  # 10.2, 7.5, 7.5 (tie), 0 stays last
+    assert sparse_order(anchored.docs, anchored.scores).tolist() == [
+        9,
+        1,
+        7,
+        4,
+    ]  # 10.2, 7.5, 7.5 (tie), 0 stays last
 
 
-def test_an_expansion_that_only_rescales_scores_keeps_the_original_order():
+def test_an_expansion_that_only_rescales_scores_keeps():
+    """An expansion that only rescales scores keeps the original order."""
     original = hits({d: float(s) for d, s in enumerate(RNG.random(200).astype(np.float32))})
     doubled = Scored(original.docs, original.scores * np.float32(4))
     for name in ("product", "mask"):
@@ -124,9 +155,16 @@ def test_an_expansion_that_only_rescales_scores_keeps_the_original_order():
 
 
 def test_each_sparse_operator_has_the_support_the_paper_gives_it():
-    given = {"query": hits(ORIGINAL), "expanded": hits(EXPANDED), "references": hits({1: 1.0, 5: 2.0, 9: 4.0})}
+    given = {
+        "query": hits(ORIGINAL),
+        "expanded": hits(EXPANDED),
+        "references": hits({1: 1.0, 5: 2.0, 9: 4.0}),
+    }
     given |= {"query2doc": hits({2: 1.0}), "mugi": hits({3: 1.0}), "word2passage": hits({6: 1.0})}
-    support = {n: op.function(given, **NONE_ADMITTED.get(n, {})).docs.tolist() for n, op in SPARSE_OPERATORS.items()}
+    support = {
+        n: op.function(given, **NONE_ADMITTED.get(n, {})).docs.tolist()
+        for n, op in SPARSE_OPERATORS.items()
+    }
     assert support == {
         "original": [1, 4, 7, 9],
         "product": [1, 4, 7, 9],
@@ -140,8 +178,16 @@ def test_each_sparse_operator_has_the_support_the_paper_gives_it():
         "relax_share": [1, 4, 7, 9],
         "word2passage": [6],
     }
-    assert SPARSE_OPERATORS["mask"].function(given).scores.tolist() == [3.0, 0.5, 6.0, np.float32(3.3)]
-    assert SPARSE_OPERATORS["references_product"].function(given).scores.tolist() == [2.5, float(np.float32(3.1)) * 4]
+    assert SPARSE_OPERATORS["mask"].function(given).scores.tolist() == [
+        3.0,
+        0.5,
+        6.0,
+        np.float32(3.3),
+    ]
+    assert SPARSE_OPERATORS["references_product"].function(given).scores.tolist() == [
+        2.5,
+        float(np.float32(3.1)) * 4,
+    ]
 
 
 def test_empty_support_stays_empty():
@@ -154,11 +200,15 @@ def test_empty_support_stays_empty():
 
 def test_a_query_hit_that_the_expansion_lacks_is_our_mistake():
     with pytest.raises(AssertionError, match=r"documents \[4\]"):
-        SPARSE_OPERATORS["product"].function({"query": hits(ORIGINAL), "expanded": hits({1: 1, 7: 1, 9: 1})})
+        SPARSE_OPERATORS["product"].function(
+            {"query": hits(ORIGINAL), "expanded": hits({1: 1, 7: 1, 9: 1})}
+        )
 
 
 def test_every_operator_asks_for_texts_that_exist():
-    assert {source for operator in DENSE_OPERATORS.values() for source in operator.texts} == set(DENSE_TEXTS)
+    assert {source for operator in DENSE_OPERATORS.values() for source in operator.texts} == set(
+        DENSE_TEXTS
+    )
     asked = {source for operator in SPARSE_OPERATORS.values() for source in operator.texts}
     assert asked == set(SPARSE_TEXTS) | set(SPARSE_TERMS)
 
@@ -166,7 +216,10 @@ def test_every_operator_asks_for_texts_that_exist():
 def test_text_templates():
     query, references = "blue whale", ["r one", "r two"]
     assert DENSE_TEXTS["query"](query, references) == [query]
-    assert DENSE_TEXTS["query_reference"](query, references) == ["blue whale [SEP] r one", "blue whale [SEP] r two"]
+    assert DENSE_TEXTS["query_reference"](query, references) == [
+        "blue whale [SEP] r one",
+        "blue whale [SEP] r two",
+    ]
     assert DENSE_TEXTS["reference"](query, references) == references
     assert SPARSE_TEXTS["query"](query, references) == query
     assert SPARSE_TEXTS["expanded"](query, references) == "blue whale r one r two"
@@ -186,6 +239,7 @@ def test_text_templates():
         ("😀😀", ["é" * 10, "😀" * 6], 2),  # code points, not bytes or UTF-16 units
     ],
 )
-def test_mugi_repeats_floor_of_reference_length_over_beta_times_query_length(query, references, copies):
+def test_mugi_repeats_floor_of_reference_length_over_beta_times(query, references, copies):
+    """Mugi repeats floor of reference length over beta times query length."""
     assert mugi_repeats(query, references) == copies
     assert SPARSE_TEXTS["mugi"](query, references) == " ".join([query] * copies + references)

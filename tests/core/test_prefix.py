@@ -1,4 +1,6 @@
-"""Ranked prefixes: the beginning of the complete order, however documents were cut; replays that need no more."""
+"""Ranked prefixes: the beginning of the complete order, however documents were cut; replays that
+need no more.
+"""
 
 from fractions import Fraction
 
@@ -26,7 +28,8 @@ def scores_with_ties(rng: np.random.Generator, queries: int, documents: int) -> 
 
 @pytest.mark.parametrize("depth", [1, 7, 64, 500, 2999, 3000, 9000])
 @pytest.mark.parametrize("block", [3000, 997, 64])
-def test_a_prefix_is_the_beginning_of_the_complete_order_whatever_the_blocks(depth, block):
+def test_a_prefix_is_the_beginning_of_the_complete_order(depth, block):
+    """A prefix is the beginning of the complete order whatever the blocks."""
     scores = scores_with_ties(np.random.default_rng(depth), 6, 3000)
     order = complete_order(scores)
     chosen = TopK(6, depth, 3000)
@@ -39,7 +42,8 @@ def test_a_prefix_is_the_beginning_of_the_complete_order_whatever_the_blocks(dep
 
 
 @pytest.mark.parametrize("depth", [1, 64, 2000])
-def test_prefixes_of_groups_merge_to_the_prefix_of_all_in_any_order(depth):
+def test_prefixes_of_groups_merge_to_the_prefix(depth):
+    """Prefixes of groups merge to the prefix of all in any order."""
     scores = scores_with_ties(np.random.default_rng(depth), 5, 3000)
     order = complete_order(scores)
     groups = []
@@ -75,7 +79,11 @@ def test_a_score_that_is_no_number_is_refused():
 def test_best_hits_are_the_beginning_of_the_sparse_order():
     rng = np.random.default_rng(2)
     docs = np.flatnonzero(rng.random(5000) < 0.4).astype(np.int32)
-    for values in (np.round(rng.random(docs.size), 2), np.zeros(docs.size, np.float32), rng.random(docs.size) ** 9):
+    for values in (
+        np.round(rng.random(docs.size), 2),
+        np.zeros(docs.size, np.float32),
+        rng.random(docs.size) ** 9,
+    ):
         order = sparse_order(docs, values)
         for depth in (1, 20, docs.size - 1, docs.size, 9999):
             best, scores = best_hits(docs, values, depth)
@@ -88,7 +96,9 @@ WEIGHTS = tuple(map(Fraction, ("1", "1", "1/4", "2", "2699/10000", "3/7")))
 
 
 def random_case(seed: int):
-    """Scores of 1 to 4 channels over up to 400 documents, some of few distinct values, some zero, some partial."""
+    """Scores of 1 to 4 channels over up to 400 documents, some of few distinct values, some zero,
+    some partial.
+    """
     rng = np.random.default_rng(seed)
     documents, count = int(rng.integers(1, 400)), int(rng.integers(1, 5))
     common = rng.normal(size=documents)
@@ -97,10 +107,17 @@ def random_case(seed: int):
         scores = (common + rng.normal(size=documents) * 2 * rng.random()).astype(np.float32)
         if rng.random() < 0.4:
             scores = np.round(scores * int(rng.integers(0, 3)))
-        docs = np.flatnonzero(rng.random(documents) < rng.choice([1, 1, 0.7, 0.1, 0])).astype(np.int32)
+        docs = np.flatnonzero(rng.random(documents) < rng.choice([1, 1, 0.7, 0.1, 0])).astype(
+            np.int32
+        )
         channels.append((docs, scores[docs]))
     picked = rng.choice(len(WEIGHTS), count) if rng.random() < 0.6 else [0] * count
-    return channels, [WEIGHTS[p] for p in picked], KAPPAS[rng.integers(len(KAPPAS))], int(rng.integers(1, 40))
+    return (
+        channels,
+        [WEIGHTS[p] for p in picked],
+        KAPPAS[rng.integers(len(KAPPAS))],
+        int(rng.integers(1, 40)),
+    )
 
 
 def lazily(channels, weights, kappa, k, depth):
@@ -117,7 +134,11 @@ def lazily(channels, weights, kappa, k, depth):
 
 def same(lazy, complete):
     assert lazy.topk.tolist() == complete.topk.tolist()
-    assert (lazy.depths, lazy.exhausted, lazy.steps) == (complete.depths, complete.exhausted, complete.steps)
+    assert (lazy.depths, lazy.exhausted, lazy.steps) == (
+        complete.depths,
+        complete.exhausted,
+        complete.steps,
+    )
 
 
 def test_lazy_equals_complete_in_2000_random_cases():
@@ -152,7 +173,8 @@ def test_prefixes_suffice_exactly_where_they_reach_the_stop():
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))
-def test_prefixes_that_gave_up_leave_nothing_behind_and_large_numbers_are_renumbered(seed, monkeypatch):
+def test_prefixes_that_gave_up_leave_nothing_behind_and_large(seed, monkeypatch):
+    """Prefixes that gave up leave nothing behind and large numbers are renumbered."""
     channels, weights, kappa, k = random_case(seed)
     complete = [sparse_order(docs, scores) for docs, scores in channels]
     expected = replay(complete, weights, kappa, k)
@@ -176,14 +198,19 @@ def test_wide_numbers_wait_for_complete_lists():
     same(replay_prefixes(lists, [50, 50], weights, kappa, 3), replay(lists, weights, kappa, 3))
 
 
-def test_a_prefix_as_deep_as_the_certificate_is_enough_and_a_shorter_one_is_not():
+def test_a_prefix_as_deep_as_the_certificate_is_enough():
+    """A prefix as deep as the certificate is enough and a shorter one is not."""
     rng = np.random.default_rng(7)
     common = rng.normal(size=5000)
     lists = [np.argsort(-(common + rng.normal(size=5000) * 0.5)).astype(np.int32) for _ in range(2)]
     weights, kappa = [Fraction(1), Fraction(1)], Fraction(60)
     expected = replay(lists, weights, kappa, 20)
     depth = max(expected.depths)
-    # The kernel reads a little ahead of the step it looks for, 6 %, before it asks whether the top is certain.
+    # The kernel reads a little ahead of the step it looks for, 6 %, before it asks whether the top
+    # is certain.
     enough = [own[: int(depth * 1.1) + 16] for own in lists]
     same(replay_prefixes(enough, [5000, 5000], weights, kappa, 20), expected)
-    assert replay_prefixes([own[: depth - 1] for own in lists], [5000, 5000], weights, kappa, 20) is None
+    assert (
+        replay_prefixes([own[: depth - 1] for own in lists], [5000, 5000], weights, kappa, 20)
+        is None
+    )

@@ -9,7 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from desa_ray.core.ranking import complete_order, exact_scores, float32_scores, quantise, sparse_order
+from desa_ray.core.ranking import (
+    complete_order,
+    exact_scores,
+    float32_scores,
+    quantise,
+    sparse_order,
+)
 from desa_ray.errors import DesaError
 
 THREADED = """
@@ -17,7 +23,8 @@ import hashlib, numpy as np
 from desa_ray.core.ranking import complete_order, exact_scores, quantise
 rng = np.random.default_rng(5)
 def unit(n):
-    v = rng.normal(size=(n, 384)); return (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
+    v = rng.normal(size=(n, 384))
+    return (v / np.linalg.norm(v, axis=1, keepdims=True)).astype(np.float32)
 scores = exact_scores(quantise(unit(64)), quantise(unit(3000)))
 print(hashlib.sha256(scores.tobytes() + complete_order(scores).tobytes()).hexdigest())
 """
@@ -38,7 +45,9 @@ def test_exact_scores_are_the_rounded_integer_dot_products(vectors):
     queries, documents = vectors
     scores = exact_scores(quantise(queries), quantise(documents))
     for q, d in ((0, 0), (3, 2999), (63, 17)):
-        integers = [[round(Fraction(float(x)) * 2**26) for x in row] for row in (queries[q], documents[d])]
+        integers = [
+            [round(Fraction(float(x)) * 2**26) for x in row] for row in (queries[q], documents[d])
+        ]
         exact = Fraction(sum(a * b for a, b in zip(*integers, strict=True)), 2**52)
         assert float(scores[q, d]) == float(np.float32(float(exact)))
     np.testing.assert_allclose(scores, float32_scores(queries, documents), atol=1e-6)
@@ -58,7 +67,8 @@ def test_ranks_do_not_depend_on_batch_size_or_column_blocks(vectors):
         else:
             parts = [exact_scores(queries, documents[i : i + 1]) for i in range(100)]
         assert (
-            np.hstack(parts).tobytes() == np.ascontiguousarray(expected[:, : sum(p.shape[1] for p in parts)]).tobytes()
+            np.hstack(parts).tobytes()
+            == np.ascontiguousarray(expected[:, : sum(p.shape[1] for p in parts)]).tobytes()
         )
 
 
@@ -69,12 +79,18 @@ def test_ranks_do_not_depend_on_the_number_of_blas_threads(vectors):
     for threads in ("1", "2"):
         environment = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
         command = [sys.executable, "-c", THREADED]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=120
+        )
         assert done.stdout.strip() == expected
 
 
 def test_longer_or_broken_vectors_are_not_scored():
-    for broken in (np.full((1, 4), 0.6), np.array([[np.nan, 0, 0, 0]]), np.array([[np.inf, 0, 0, 0]])):
+    for broken in (
+        np.full((1, 4), 0.6),
+        np.array([[np.nan, 0, 0, 0]]),
+        np.array([[np.inf, 0, 0, 0]]),
+    ):
         with pytest.raises(AssertionError, match="longer than"):
             quantise(broken.astype(np.float32))
 
@@ -98,7 +114,8 @@ def test_complete_order_is_descending_with_ties_by_number():
     assert complete_order(np.zeros((2, 0), np.float32)).shape == (2, 0)
 
 
-def test_sparse_order_keeps_every_hit_and_puts_zero_scores_last_by_number():
+def test_sparse_order_keeps_every_hit_and_puts_zero_scores_last():
+    """Sparse order keeps every hit and puts zero scores last by number."""
     docs = np.array([2, 5, 6, 9, 12], np.int32)
     assert sparse_order(docs, np.array([0.0, 1.5, 0.0, 1.5, 2.0])).tolist() == [12, 5, 9, 2, 6]
     assert sparse_order(docs, np.zeros(5, np.float32)).tolist() == docs.tolist()

@@ -5,11 +5,23 @@ import json
 
 import pytest
 
-from desa_ray.core.references import Oddities, check_recorded, check_references, check_texts, request_seed
+from desa_ray.core.references import (
+    Oddities,
+    check_recorded,
+    check_references,
+    check_texts,
+    request_seed,
+)
 from desa_ray.errors import DesaError
 
 SYSTEM = "You return exactly five concise passages.\n\nDo not output Markdown or any other text."
-GOOD = ["Alpha beta gamma.", "Delta is epsilon.", "Zeta follows eta.", "Theta binds iota.", "Kappa equals sixty."]
+GOOD = [
+    "Alpha beta gamma.",
+    "Delta is epsilon.",
+    "Zeta follows eta.",
+    "Theta binds iota.",
+    "Kappa equals sixty.",
+]
 
 
 def array(*last: object) -> str:
@@ -63,11 +75,19 @@ OUTPUTS = [
     ("a truth value as item", array(True), "item 5 is not a string but a truth value"),
     ("an empty item", array(""), "item 5 is empty"),
     ("a blank item", array(" \t\n\u00a0"), "item 5 is empty"),
-    ("a lone surrogate", json.dumps(GOOD[:4])[:-1] + ', "x\\ud800"]', "item 5 has a lone surrogate"),
+    (
+        "a lone surrogate",
+        json.dumps(GOOD[:4])[:-1] + ', "x\\ud800"]',
+        "item 5 has a lone surrogate",
+    ),
     ("a duplicate", array(GOOD[0]), "item 5 is a duplicate of item 1"),
     ("a duplicate but for case", array(GOOD[1].upper()), "item 5 is a duplicate of item 2"),
     ("a duplicate but for blanks", array(f"  {GOOD[2]}\n"), "item 5 is a duplicate of item 3"),
-    ("a duplicate after full case folding", array("Straße", "STRASSE"), "item 5 is a duplicate of item 4"),
+    (
+        "a duplicate after full case folding",
+        array("Straße", "STRASSE"),
+        "item 5 is a duplicate of item 4",
+    ),
     ("five times the same", json.dumps(["..."] * 5), "item 2 is a duplicate of item 1"),
     ("three dots", array("..."), "item 5 is a placeholder"),
     ("passage 1", array("Passage 1"), "item 5 is a placeholder"),
@@ -79,7 +99,9 @@ OUTPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "reason"), [row[1:] for row in OUTPUTS], ids=[row[0] for row in OUTPUTS])
+@pytest.mark.parametrize(
+    ("raw", "reason"), [row[1:] for row in OUTPUTS], ids=[row[0] for row in OUTPUTS]
+)
 def test_raw_outputs_get_the_verdict_and_the_reason(raw: str, reason: str | None) -> None:
     verdict = check_references(raw, finish_reason="stop", system_prompt=SYSTEM)
     if reason is None:
@@ -91,20 +113,24 @@ def test_raw_outputs_get_the_verdict_and_the_reason(raw: str, reason: str | None
         assert reason in (verdict.reason or "")
 
 
-def test_an_output_cut_at_the_token_limit_is_invalid_even_when_it_parses() -> None:
+def test_an_output_cut_at_the_token_limit_is_invalid() -> None:
+    """An output cut at the token limit is invalid even when it parses."""
     verdict = check_references(json.dumps(GOOD), finish_reason="length", system_prompt=SYSTEM)
     assert verdict.texts is None
     assert "token limit" in (verdict.reason or "")
 
 
-@pytest.mark.parametrize("raw", [row[1] for row in OUTPUTS if row[2]], ids=[row[0] for row in OUTPUTS if row[2]])
+@pytest.mark.parametrize(
+    "raw", [row[1] for row in OUTPUTS if row[2]], ids=[row[0] for row in OUTPUTS if row[2]]
+)
 def test_reasons_are_one_short_line_that_can_be_stored(raw: str) -> None:
     reason = check_references(raw, finish_reason="stop", system_prompt=SYSTEM).reason or ""
     assert len(reason.encode()) < 250
     assert "\n" not in reason
 
 
-def test_other_prompts_need_text_that_is_not_blank_and_nothing_more() -> None:
+def test_other_prompts_need_text_that_is_not_blank_and_nothing() -> None:
+    """Other prompts need text that is not blank and nothing more."""
     assert check_texts(["...", "..."], 2).texts == ("...", "...")
     assert check_texts(["a", " "], 2).reason == "item 2 is empty"
     assert check_texts(["a"], 2).reason == "1 texts instead of 2"
@@ -135,16 +161,31 @@ def test_recorded_text_of_wrong_count_type_or_blank_is_refused(texts: object, wh
     assert caught.value.what == what
 
 
-def test_the_seed_is_the_first_63_bits_of_the_hash_of_what_is_asked() -> None:
+def test_the_seed_is_the_first_63_bits_of_the_hash() -> None:
+    """The seed is the first 63 bits of the hash of what is asked."""
     identity = '["1","scifact","abc","Frage ü",2,7]'.encode()  # canonical JSON, written by hand
     expected = int(hashlib.sha256(identity).hexdigest()[:16], 16) % 2**63
-    seed = request_seed(protocol_version="1", dataset="scifact", prompt_hash="abc", query_id="Frage ü", draw=2, item=7)
+    seed = request_seed(
+        protocol_version="1",
+        dataset="scifact",
+        prompt_hash="abc",
+        query_id="Frage ü",
+        draw=2,
+        item=7,
+    )
     assert seed == expected
 
 
 def test_seeds_differ_between_requests_and_fit_63_bits() -> None:
     seeds = {
-        request_seed(protocol_version=1, dataset=dataset, prompt_hash="h", query_id=query, draw=draw, item=item)
+        request_seed(
+            protocol_version=1,
+            dataset=dataset,
+            prompt_hash="h",
+            query_id=query,
+            draw=draw,
+            item=item,
+        )
         for dataset in ("a", "b")
         for query in ("1", "2", "12")
         for draw in range(3)

@@ -1,4 +1,6 @@
-"""Selective support relaxation: bounds, order, and equality with product anchoring where nothing is admitted."""
+"""Selective support relaxation: bounds, order, and equality with product anchoring where nothing is
+admitted.
+"""
 
 from fractions import Fraction
 
@@ -16,7 +18,10 @@ score = st.floats(0, 50, width=32)
 
 
 def hits(scores: dict[int, float]) -> Scored:
-    return Scored(np.array(sorted(scores), np.int32), np.array([scores[d] for d in sorted(scores)], np.float32))
+    return Scored(
+        np.array(sorted(scores), np.int32),
+        np.array([scores[d] for d in sorted(scores)], np.float32),
+    )
 
 
 @st.composite
@@ -32,8 +37,17 @@ ORIGINAL, EXPANDED = hits({2: 3.0, 5: 1.5}), hits({1: 8.0, 2: 4.0, 5: 6.0, 7: 8.
 
 def test_admitted_documents_score_as_the_weakest_match_would():
     relaxed = relax_count(ORIGINAL, EXPANDED, Fraction(2))
-    assert dict(zip(relaxed.docs.tolist(), relaxed.scores.tolist(), strict=True)) == {1: 12.0, 2: 12.0, 5: 9.0, 7: 12.0}
-    assert relax_count(ORIGINAL, EXPANDED, Fraction(1)).docs.tolist() == [1, 2, 5]  # 1 and 7 tie: the smaller number
+    assert dict(zip(relaxed.docs.tolist(), relaxed.scores.tolist(), strict=True)) == {
+        1: 12.0,
+        2: 12.0,
+        5: 9.0,
+        7: 12.0,
+    }
+    assert relax_count(ORIGINAL, EXPANDED, Fraction(1)).docs.tolist() == [
+        1,
+        2,
+        5,
+    ]  # 1 and 7 tie: the smaller number
     assert relax_count(ORIGINAL, EXPANDED, Fraction(99)).docs.tolist() == [1, 2, 5, 7, 9]
     assert relax_share(ORIGINAL, EXPANDED, Fraction(1, 2)).docs.tolist() == [1, 2, 5, 7]
     assert relax_share(ORIGINAL, EXPANDED, Fraction(0)).docs.tolist() == [1, 2, 5, 7, 9]
@@ -66,16 +80,25 @@ def test_at_most_m_of_the_best_expansion_only_documents_come_in(pair, m):
 
 
 @given(pairs(), st.fractions(0, 1, max_denominator=20))
-def test_the_original_support_keeps_its_own_order_whoever_comes_in(pair, share):
+def test_the_original_support_keeps_its_own_order_whoever_comes(pair, share):
+    """The original support keeps its own order whoever comes in."""
     original, expanded = pair
     anchored = product(original, expanded)
-    for relaxed in (relax_share(original, expanded, share), relax_count(original, expanded, Fraction(3))):
-        kept = [d for d in sparse_order(relaxed.docs, relaxed.scores).tolist() if d in original.docs]
+    for relaxed in (
+        relax_share(original, expanded, share),
+        relax_count(original, expanded, Fraction(3)),
+    ):
+        kept = [
+            d for d in sparse_order(relaxed.docs, relaxed.scores).tolist() if d in original.docs
+        ]
         assert kept == sparse_order(anchored.docs, anchored.scores).tolist()
 
 
 @given(pairs())
-def test_an_admitted_document_never_outscores_an_original_one_that_the_expansion_likes_as_much(pair):
+def test_an_admitted_document_never_outscores_an_original(
+    pair,
+):
+    """An admitted document never outscores an original one that the expansion likes as much."""
     original, expanded = pair
     relaxed = relax_count(original, expanded, Fraction(99))
     scores = dict(zip(relaxed.docs.tolist(), relaxed.scores.tolist(), strict=True))

@@ -7,8 +7,10 @@ import pytest
 from desa_ray.core.reweighting import word2passage
 
 
-def test_a_term_weighs_its_frequency_times_the_references_that_hold_it():
-    # a: 3 times in 2 references = 6; b: once in 1 = 1; c: once in 1 = 1. Query of 2 terms: round(8 / 2) = 4 copies.
+def test_a_term_weighs_its_frequency_times_the_references():
+    # a: 3 times in 2 references = 6; b: once in 1 = 1; c: once in 1 = 1. Query of 2 terms: round(8
+    # / 2) = 4 copies.
+    """A term weighs its frequency times the references that hold it."""
     terms = Counter(word2passage(["q", "a"], [["a", "a", "b"], ["a", "c"]]))
     assert terms == {"q": 4, "a": 4 + 6, "b": 1, "c": 1}
 

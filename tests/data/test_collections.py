@@ -1,4 +1,6 @@
-"""A folder in BEIR layout becomes the collection method.md section 1 describes, or all reasons why not."""
+"""A folder in BEIR layout becomes the collection method.md section 1 describes, or all reasons why
+not.
+"""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +15,10 @@ from desa_ray.data import fingerprint, load_collection
 from desa_ray.errors import DesaError, Problems
 from desa_ray.types import Collection
 
-DOCUMENTS = [{"_id": "d1", "title": "Fish", "text": "swim"}, {"_id": "d2", "title": "", "text": "Birds fly"}]
+DOCUMENTS = [
+    {"_id": "d1", "title": "Fish", "text": "swim"},
+    {"_id": "d2", "title": "", "text": "Birds fly"},
+]
 QUERIES = [{"_id": "q1", "text": "what swims"}]
 QRELS = [("q1", "d1", 1)]
 HEADER = "query-id\tcorpus-id\tscore"
@@ -64,7 +69,10 @@ def test_scifact_has_its_published_size(shared: Path) -> None:
     found = load(shared / "data" / "scifact", name="scifact")
     assert (found.documents.height, found.queries.height, found.qrels.height) == (5183, 300, 339)
     assert set(found.counts.values()) == {0}
-    ids = [json.loads(line)["_id"] for line in (shared / "data" / "scifact" / "corpus.jsonl").open(encoding="utf-8")]
+    ids = [
+        json.loads(line)["_id"]
+        for line in (shared / "data" / "scifact" / "corpus.jsonl").open(encoding="utf-8")
+    ]
     assert found.documents["id"].to_list() == sorted(ids, key=str.encode)
 
 
@@ -75,7 +83,8 @@ def test_cranfields_empty_documents_are_kept_and_counted(shared: Path) -> None:
     assert found.counts["empty_documents"] == 2
 
 
-def test_the_title_is_joined_by_one_blank_and_left_out_where_it_is_empty(tmp_path: Path) -> None:
+def test_the_title_is_joined_by_one_blank_and_left_out(tmp_path: Path) -> None:
+    """The title is joined by one blank and left out where it is empty."""
     rows = [
         {"_id": "1", "title": "Title", "text": "text"},
         {"_id": "2", "title": "", "text": " text "},
@@ -85,10 +94,18 @@ def test_the_title_is_joined_by_one_blank_and_left_out_where_it_is_empty(tmp_pat
         {"_id": "6", "title": " ", "text": "text", "metadata": {"url": "x"}},
     ]
     found = load(write(tmp_path, rows, qrels=[("q1", "1", 1)]))
-    assert found.documents["text"].to_list() == ["Title text", " text ", "text", "text", "Title ", "  text"]
+    assert found.documents["text"].to_list() == [
+        "Title text",
+        " text ",
+        "text",
+        "text",
+        "Title ",
+        "  text",
+    ]
 
 
-def test_documents_and_queries_stand_in_the_order_of_their_utf8_bytes(tmp_path: Path) -> None:
+def test_documents_and_queries_stand_in_the_order_of_their_utf8(tmp_path: Path) -> None:
+    """Documents and queries stand in the order of their utf8 bytes."""
     ids = ["10", "9", "a", "Z", "é", "\uffff", "🧬", "\u2028", " "]
     rows = [{"_id": name, "text": "x"} for name in ids]
     found = load(write(tmp_path, documents(*ids), rows, [(name, name, 1) for name in ids]))
@@ -104,12 +121,17 @@ def test_the_order_of_lines_does_not_matter(tmp_path: Path) -> None:
     assert one.corpus_hash == other.corpus_hash
 
 
-def test_crlf_byte_order_marks_blank_lines_and_unicode_line_ends_are_tolerated(tmp_path: Path) -> None:
+def test_crlf_byte_order_marks_blank_lines_and_unicode_line_ends(
+    tmp_path: Path,
+) -> None:
+    """Crlf byte order marks blank lines and unicode line ends are tolerated."""
     plain = load(write(tmp_path / "a", [{"_id": "d1", "title": "", "text": "one\u2028two\u0085"}]))
     folder = write(tmp_path / "b")
     text = '{"_id": "d1", "title": "", "text": "one\u2028two\u0085"}'
     (folder / "corpus.jsonl").write_bytes(f"\ufeff{text}\r\n\r\n".encode())
-    (folder / "queries.jsonl").write_bytes(b"\xef\xbb\xbf" + jsonl(QUERIES).replace("\n", "\r\n").encode())
+    (folder / "queries.jsonl").write_bytes(
+        b"\xef\xbb\xbf" + jsonl(QUERIES).replace("\n", "\r\n").encode()
+    )
     (folder / "qrels" / "test.tsv").write_bytes(f"\ufeff{HEADER}\r\nq1\td1\t1".encode())
     other = load(folder)
     assert (plain.corpus_hash, plain.queries_hash, plain.qrels_hash) == (
@@ -120,9 +142,21 @@ def test_crlf_byte_order_marks_blank_lines_and_unicode_line_ends_are_tolerated(t
 
 
 def test_oddities_that_retrieval_copes_with_are_kept_and_counted(tmp_path: Path) -> None:
-    queries = [*QUERIES, {"_id": "q2", "text": " "}, {"_id": "q3", "text": "judged 0"}, {"_id": "q4", "text": "x"}]
+    queries = [
+        *QUERIES,
+        {"_id": "q2", "text": " "},
+        {"_id": "q3", "text": "judged 0"},
+        {"_id": "q4", "text": "x"},
+    ]
     rows = [*DOCUMENTS, {"_id": "d3", "title": "", "text": ""}]
-    qrels = [*QRELS, ("q2", "d2", 1), ("q3", "d2", 0), ("q3", "d1", -1), ("q1", "d1", 1), ("q1", "nowhere", 0)]
+    qrels = [
+        *QRELS,
+        ("q2", "d2", 1),
+        ("q3", "d2", 0),
+        ("q3", "d1", -1),
+        ("q1", "d1", 1),
+        ("q1", "nowhere", 0),
+    ]
     found = load(write(tmp_path, rows, queries, qrels))
     assert found.counts == {
         "queries_of_other_splits": 0,
@@ -135,36 +169,63 @@ def test_oddities_that_retrieval_copes_with_are_kept_and_counted(tmp_path: Path)
         "queries_without_positive": 2,
     }
     assert found.queries["id"].to_list() == ["q1", "q2", "q3", "q4"]
-    assert list(found.qrels.iter_rows()) == [("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d1", 0), ("q3", "d2", 0)]
+    assert list(found.qrels.iter_rows()) == [
+        ("q1", "d1", 1),
+        ("q2", "d2", 1),
+        ("q3", "d1", 0),
+        ("q3", "d2", 0),
+    ]
 
 
 def test_queries_of_other_splits_are_left_out(tmp_path: Path) -> None:
     queries = [{"_id": name, "text": "x"} for name in ("q1", "train1", "train2", "both", "nowhere")]
     folder = write(tmp_path, DOCUMENTS, queries, [*QRELS, ("both", "d1", 1)])
-    (folder / "qrels" / "train.tsv").write_text(tsv([("train1", "d1", 1), ("train2", "d1", 0), ("both", "d2", 1)]))
+    (folder / "qrels" / "train.tsv").write_text(
+        tsv([("train1", "d1", 1), ("train2", "d1", 0), ("both", "d2", 1)])
+    )
     found = load(folder)
     assert found.queries["id"].to_list() == ["both", "nowhere", "q1"]
     assert found.counts["queries_of_other_splits"] == 2
-    assert load(folder, split="train").queries["id"].to_list() == ["both", "nowhere", "train1", "train2"]
+    assert load(folder, split="train").queries["id"].to_list() == [
+        "both",
+        "nowhere",
+        "train1",
+        "train2",
+    ]
 
 
-def test_a_missing_relevant_document_is_an_error_or_dropped_and_counted(tmp_path: Path) -> None:
+def test_a_missing_relevant_document_is_an_error_or_dropped(tmp_path: Path) -> None:
+    """A missing relevant document is an error or dropped and counted."""
     folder = write(tmp_path, qrels=[*QRELS, ("q1", "gone", 2), ("q1", "lost", 0)])
     text = refusal(folder)
-    assert "mine qrels: relevant documents that the corpus lacks (query/document) (1): 'q1/gone'" in text
+    assert (
+        "mine qrels: relevant documents that the corpus lacks (query/document) (1): 'q1/gone'"
+        in text
+    )
     assert "dataset.missing_relevant=drop" in text
     found = load(folder, missing_relevant="drop")
     assert list(found.qrels.iter_rows()) == QRELS
-    assert (found.counts["missing_relevant_dropped"], found.counts["missing_nonrelevant_dropped"]) == (1, 1)
+    assert (
+        found.counts["missing_relevant_dropped"],
+        found.counts["missing_nonrelevant_dropped"],
+    ) == (1, 1)
 
 
 CORPUS, ASKED, JUDGED = "documents", "queries", "qrels"
 # what is wrong -> (the file it is in, its rows, the message)
 REFUSALS: dict[str, tuple[str, list[Any], str]] = {
-    "duplicate document ids": (CORPUS, documents("d1", "d1"), "mine corpus: duplicate document ids (1): 'd1'"),
+    "duplicate document ids": (
+        CORPUS,
+        documents("d1", "d1"),
+        "mine corpus: duplicate document ids (1): 'd1'",
+    ),
     "duplicate query ids": (ASKED, QUERIES * 3, "mine queries: duplicate query ids (1): 'q1'"),
     "empty document ids": (CORPUS, documents("", "d1"), "mine corpus: empty document ids (1)"),
-    "empty query ids": (ASKED, [*QUERIES, {"_id": "", "text": "x"}], "mine queries: empty query ids (1)"),
+    "empty query ids": (
+        ASKED,
+        [*QUERIES, {"_id": "", "text": "x"}],
+        "mine queries: empty query ids (1)",
+    ),
     "ids without a UTF-8 form": (
         CORPUS,
         documents("d1", "d\ud800"),
@@ -180,7 +241,11 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
         [{"_id": "d1", "title": "\ud83e", "text": "x"}],
         "mine corpus: document texts with a lone surrogate, of ids (1): 'd1'",
     ),
-    "too long ids": (CORPUS, documents("ü" * 16_384), "mine corpus: document ids over 32766 bytes (1): 'üüü"),
+    "too long ids": (
+        CORPUS,
+        documents("ü" * 16_384),
+        "mine corpus: document ids over 32766 bytes (1): 'üüü",
+    ),
     "unknown queries": (
         JUDGED,
         [*QRELS, ("q9", "d1", 0)],
@@ -195,8 +260,16 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
     "no queries": (ASKED, [], "mine queries: empty"),
     "no positive judgment": (JUDGED, [("q1", "d1", 0)], "mine qrels: not one positive judgment"),
     "no judgment": (JUDGED, [], "mine qrels: not one positive judgment"),
-    "a cut line": (CORPUS, [*DOCUMENTS, '{"_id": "d3", "te'], "corpus.jsonl:3: malformed JSON: Unterminated string"),
-    "nesting beyond any stack": (CORPUS, [*DOCUMENTS, "[" * 200_000], "corpus.jsonl:3: malformed JSON: "),
+    "a cut line": (
+        CORPUS,
+        [*DOCUMENTS, '{"_id": "d3", "te'],
+        "corpus.jsonl:3: malformed JSON: Unterminated string",
+    ),
+    "nesting beyond any stack": (
+        CORPUS,
+        [*DOCUMENTS, "[" * 200_000],
+        "corpus.jsonl:3: malformed JSON: ",
+    ),
     "an array": (ASKED, [*QUERIES, "[]"], "queries.jsonl:2: not a JSON object but list"),
     "no id": (CORPUS, [*DOCUMENTS, {"text": "x"}], 'corpus.jsonl:3: field "_id" is missing'),
     "no text": (ASKED, [*QUERIES, {"_id": "q2"}], 'queries.jsonl:2: field "text" is missing'),
@@ -210,17 +283,35 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
         [*DOCUMENTS, {"_id": "d3", "title": ["x"], "text": "x"}],
         'corpus.jsonl:3: field "title" is not a string',
     ),
-    "null as text": (ASKED, [*QUERIES, {"_id": "q2", "text": None}], 'queries.jsonl:2: field "text" is not a string'),
-    "a decimal grade": (JUDGED, [*QRELS, "q1\td2\t1.0"], "test.tsv:3: the grade is not a whole number"),
-    "a huge grade": (JUDGED, [*QRELS, "q1\td2\t99999999999"], "test.tsv:3: the grade is not a whole number"),
+    "null as text": (
+        ASKED,
+        [*QUERIES, {"_id": "q2", "text": None}],
+        'queries.jsonl:2: field "text" is not a string',
+    ),
+    "a decimal grade": (
+        JUDGED,
+        [*QRELS, "q1\td2\t1.0"],
+        "test.tsv:3: the grade is not a whole number",
+    ),
+    "a huge grade": (
+        JUDGED,
+        [*QRELS, "q1\td2\t99999999999"],
+        "test.tsv:3: the grade is not a whole number",
+    ),
     "an empty grade": (JUDGED, [*QRELS, "q1\td2\t"], "test.tsv:3: the grade is not a whole number"),
     "two columns": (JUDGED, [*QRELS, "q1\td2"], "test.tsv:3: not three tab-separated columns"),
-    "a TREC line": (JUDGED, [*QRELS, "q1 0 d2 1"], "test.tsv:3: not three tab-separated columns: 'q1 0 d2 1'"),
+    "a TREC line": (
+        JUDGED,
+        [*QRELS, "q1 0 d2 1"],
+        "test.tsv:3: not three tab-separated columns: 'q1 0 d2 1'",
+    ),
 }
 
 
 @pytest.mark.parametrize(("file", "rows", "text"), REFUSALS.values(), ids=REFUSALS.keys())
-def test_bad_input_is_refused_with_its_place(tmp_path: Path, file: str, rows: list[Any], text: str) -> None:
+def test_bad_input_is_refused_with_its_place(
+    tmp_path: Path, file: str, rows: list[Any], text: str
+) -> None:
     assert text in refusal(write(tmp_path, **{file: rows}))
 
 
@@ -236,13 +327,20 @@ def test_a_qrels_file_without_the_header_is_refused(tmp_path: Path) -> None:
 
 def test_bytes_that_are_not_utf8_are_named_by_line(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    (folder / "queries.jsonl").write_bytes(jsonl(QUERIES).encode() + b'{"_id": "q2", "text": "caf\xe9"}\n')
+    (folder / "queries.jsonl").write_bytes(
+        jsonl(QUERIES).encode() + b'{"_id": "q2", "text": "caf\xe9"}\n'
+    )
     assert "queries.jsonl:2: not UTF-8: byte 0xe9 at column 27" in refusal(folder)
 
 
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
     rows = [*documents("d1", "d1", ""), "{", "oops", {"_id": "d2", "text": 5}]
-    folder = write(tmp_path, rows, [*QUERIES, {"_id": "q\ud800", "text": "x"}], [*QRELS, ("q1", "gone", 1), "x"])
+    folder = write(
+        tmp_path,
+        rows,
+        [*QUERIES, {"_id": "q\ud800", "text": "x"}],
+        [*QRELS, ("q1", "gone", 1), "x"],
+    )
     with pytest.raises(Problems) as caught:
         load(folder)
     text = str(caught.value)
@@ -264,7 +362,10 @@ def test_a_missing_file_is_named_with_the_layout_that_is_wanted(tmp_path: Path, 
     (folder / "qrels" / "dev.tsv").write_text(tsv(QRELS))
     (folder / name).unlink()
     text = refusal(folder)
-    assert f"{folder}: lacks {name} (the BEIR layout wants corpus.jsonl, queries.jsonl, qrels/test.tsv" in text
+    assert (
+        f"{folder}: lacks {name} (the BEIR layout wants corpus.jsonl, queries.jsonl, qrels/test.tsv"
+        in text
+    )
     assert "the splits there are: dev" in text
 
 
@@ -275,7 +376,8 @@ def test_a_path_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     assert "cannot be opened as a folder or zip" in refusal(tmp_path / "file")
 
 
-def test_the_fingerprint_follows_contents_and_settings_and_not_the_place(tmp_path: Path) -> None:
+def test_the_fingerprint_follows_contents_and_settings(tmp_path: Path) -> None:
+    """The fingerprint follows contents and settings and not the place."""
     folder = write(tmp_path / "a")
 
     def print_of(place: Path, **options: Any) -> str:
@@ -297,7 +399,9 @@ def test_the_fingerprint_follows_contents_and_settings_and_not_the_place(tmp_pat
 
 def test_chosen_queries_keep_their_judgments_and_nothing_else(tmp_path: Path) -> None:
     queries = [{"_id": name, "text": f"text of {name}"} for name in ("q1", "q2", "q3")]
-    folder = write(tmp_path, queries=queries, qrels=[("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d1", 1)])
+    folder = write(
+        tmp_path, queries=queries, qrels=[("q1", "d1", 1), ("q2", "d2", 1), ("q3", "d1", 1)]
+    )
     whole, chosen = load(folder), load(folder, queries=("q3", "q1"))
     assert chosen.queries["id"].to_list() == ["q1", "q3"]
     assert chosen.qrels["query_id"].to_list() == ["q1", "q3"]
@@ -324,7 +428,10 @@ def test_ids_with_control_characters_are_refused_all_at_once(tmp_path: Path, con
     """C strings end at NUL: two such ids were one, and every measure 0."""
     rows = documents("d1", f"x{control}a", f"x{control}b")
     text = refusal(write(tmp_path, rows, [*QUERIES, {"_id": f"q{control}2", "text": "x"}]))
-    assert f"mine corpus: document ids with control characters (2): {f'x{control}a'!r}, {f'x{control}b'!r} (" in text
+    assert (
+        f"mine corpus: document ids with control characters (2): {f'x{control}a'!r},"
+        f" {f'x{control}b'!r} (" in text
+    )
     assert f"mine queries: query ids with control characters (1): {f'q{control}2'!r} (" in text
 
 
@@ -337,21 +444,29 @@ def test_odd_ids_without_control_characters_are_kept(tmp_path: Path) -> None:
 def test_dropping_judgments_is_proposed_only_where_it_helps(tmp_path: Path) -> None:
     hint = "dataset.missing_relevant=drop"
     assert hint in refusal(write(tmp_path, qrels=[*QRELS, ("q1", "gone", 1)]))
-    broken = refusal(write(tmp_path, [*DOCUMENTS, '{"_id": "d3", "te'], qrels=[*QRELS, ("q1", "d3", 1)]))
+    broken = refusal(
+        write(tmp_path, [*DOCUMENTS, '{"_id": "d3", "te'], qrels=[*QRELS, ("q1", "d3", 1)])
+    )
     assert hint not in broken
-    assert "lacks (query/document) (1): 'q1/d3' (mend the corpus first" in broken
+    assert "lacks (query/document) (1): 'q1/d3' (fix the corpus first" in broken
     assert hint not in refusal(write(tmp_path, qrels=[("q1", "d1", 0), ("q1", "gone", 1)]))
 
 
 @pytest.mark.parametrize("missing_relevant", ["error", "drop"])
-def test_judgments_of_another_id_space_are_named_with_an_example_of_each(tmp_path: Path, missing_relevant: str) -> None:
+def test_judgments_of_another_id_space_are_named_with_an_example(
+    tmp_path: Path, missing_relevant: str
+) -> None:
+    """Judgments of another id space are named with an example of each."""
     folder = write(tmp_path, documents("doc-7", "doc-8"), qrels=[("q1", "7", 1), ("q1", "8", 0)])
     text = refusal(folder, missing_relevant=missing_relevant)
     assert "(use the qrels of this corpus: they judge '7' and the like, it has 'doc-7')" in text
     assert "missing_relevant=drop" not in text
 
 
-def test_padded_grades_and_judgments_that_repeat_are_read_as_compare_reads_them(tmp_path: Path) -> None:
+def test_padded_grades_and_judgments_that_repeat_are_read(
+    tmp_path: Path,
+) -> None:
+    """Padded grades and judgments that repeat are read as compare reads them."""
     found = load(write(tmp_path, qrels=["q1\td1\t 2 ", "q1\td1\t2", "q1\td2\t+1"]))
     assert found.qrels.rows() == [("q1", "d1", 2), ("q1", "d2", 1)]
     assert found.counts["duplicate_judgments"] == 1

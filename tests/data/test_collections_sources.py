@@ -1,4 +1,6 @@
-"""Where collections come from: archives (also hostile ones), the public sets, ir_datasets, the configurations."""
+"""Where collections come from: archives (also hostile ones), the public sets, ir_datasets, the
+configurations.
+"""
 
 import gzip
 import http.server
@@ -24,7 +26,10 @@ from desa_ray.types import Collection
 from tests.raw_server import answer, drips, raw_server, says
 
 FILES = {
-    "corpus.jsonl": '{"_id": "d1", "title": "Fish", "text": "swim"}\n{"_id": "d2", "title": "", "text": "Birds"}\n',
+    "corpus.jsonl": (
+        '{"_id": "d1", "title": "Fish", "text": "swim"}\n{"_id": "d2", "title": "", "text":'
+        ' "Birds"}\n'
+    ),
     "queries.jsonl": '{"_id": "q1", "text": "what swims"}\n',
     "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\n",
 }
@@ -39,7 +44,9 @@ def make_folder(folder: Path) -> Path:
     return folder
 
 
-def make_zip(path: Path, *, wrapping: str = "", members: Mapping[str, str | bytes] | None = None) -> Path:
+def make_zip(
+    path: Path, *, wrapping: str = "", members: Mapping[str, str | bytes] | None = None
+) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in (FILES if members is None else members).items():
@@ -67,7 +74,10 @@ def hashes(collection: Collection) -> tuple[str, str, str]:
     return collection.corpus_hash, collection.queries_hash, collection.qrels_hash
 
 
-def test_a_folder_its_zip_a_wrapped_zip_and_gzipped_files_are_one_collection(tmp_path: Path) -> None:
+def test_a_folder_its_zip_a_wrapped_zip_and_gzipped_files(
+    tmp_path: Path,
+) -> None:
+    """A folder its zip a wrapped zip and gzipped files are one collection."""
     folder = make_folder(tmp_path / "folder")
     packed = make_folder(tmp_path / "packed")
     for name in ("corpus.jsonl", "qrels/test.tsv"):
@@ -88,7 +98,9 @@ def test_nothing_of_a_zip_is_ever_written(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["../evil.jsonl", "a/../../evil", "/etc/evil", "..\\evil", "C:/evil"])
+@pytest.mark.parametrize(
+    "name", ["../evil.jsonl", "a/../../evil", "/etc/evil", "..\\evil", "C:/evil"]
+)
 def test_a_zip_with_names_that_lead_out_is_refused(tmp_path: Path, name: str) -> None:
     text = refusal(make_zip(tmp_path / "mine.zip", members=FILES | {name: "x"}))
     assert "mine.zip: refused, 1 names that lead out of the archive: " in text
@@ -111,7 +123,9 @@ def test_a_zip_with_an_encrypted_member_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_decompression_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
-    path = make_zip(tmp_path / "mine.zip", members=FILES | {"corpus.jsonl": b" " * (unpacking.SMALL + 1)})
+    path = make_zip(
+        tmp_path / "mine.zip", members=FILES | {"corpus.jsonl": b" " * (unpacking.SMALL + 1)}
+    )
     assert "refused, 1 members that look like decompression bombs: 'corpus.jsonl'" in refusal(path)
 
 
@@ -126,7 +140,9 @@ def test_a_gzip_bomb_stops_at_its_limit(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_zip_that_lies_about_a_members_size_is_refused(tmp_path: Path) -> None:
-    path = make_zip(tmp_path / "mine.zip", members=FILES | {"corpus.jsonl": FILES["corpus.jsonl"] * 1000})
+    path = make_zip(
+        tmp_path / "mine.zip", members=FILES | {"corpus.jsonl": FILES["corpus.jsonl"] * 1000}
+    )
     data = bytearray(path.read_bytes())
     central = data.index(b"PK\x01\x02")
     data[central + 24 : central + 28] = len(FILES["corpus.jsonl"]).to_bytes(4, "little")
@@ -170,7 +186,13 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def beir(path: Path | None = None, **options: Any) -> DatasetConfig:
-    return config(path, **({"name": "scifact", "kind": "beir", "url": "https://nowhere.invalid/scifact.zip"} | options))
+    return config(
+        path,
+        **(
+            {"name": "scifact", "kind": "beir", "url": "https://nowhere.invalid/scifact.zip"}
+            | options
+        ),
+    )
 
 
 def test_a_public_set_is_looked_for_in_path_then_folder_then_zip(tmp_path: Path) -> None:
@@ -178,12 +200,18 @@ def test_a_public_set_is_looked_for_in_path_then_folder_then_zip(tmp_path: Path)
     (elsewhere / "corpus.jsonl").write_text('{"_id": "d1", "text": "path"}\n')
     make_zip(tmp_path / "scifact.zip", wrapping="scifact/")
     assert load_collection(beir(), data_home=tmp_path).documents.height == 2
-    (make_folder(tmp_path / "scifact") / "corpus.jsonl").write_text('{"_id": "d1", "text": "folder"}\n')
+    (make_folder(tmp_path / "scifact") / "corpus.jsonl").write_text(
+        '{"_id": "d1", "text": "folder"}\n'
+    )
     assert load_collection(beir(), data_home=tmp_path).documents["text"].to_list() == ["folder"]
-    assert load_collection(beir(elsewhere), data_home=tmp_path).documents["text"].to_list() == ["path"]
+    assert load_collection(beir(elsewhere), data_home=tmp_path).documents["text"].to_list() == [
+        "path"
+    ]
 
 
-def test_offline_the_error_names_the_places_and_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_the_error_names_the_places_and_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for call in (load_collection, fingerprint):
         with pytest.raises(DesaError) as caught:
@@ -207,7 +235,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("no_proxy", "*")
     (tmp_path / "public").mkdir()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "public")))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "public"))
+    )
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield lambda name: f"http://127.0.0.1:{server.server_port}/{name}"
@@ -226,21 +256,26 @@ def test_a_public_set_is_downloaded_once(tmp_path: Path, served: Callable[[str],
 
 
 @pytest.mark.parametrize("what", ["absent", "truncated", "a page"])
-def test_a_failed_download_leaves_nothing_behind(tmp_path: Path, served: Callable[[str], str], what: str) -> None:
+def test_a_failed_download_leaves_nothing_behind(
+    tmp_path: Path, served: Callable[[str], str], what: str
+) -> None:
     if what != "absent":
         data = make_zip(tmp_path / "whole.zip").read_bytes()
         public = tmp_path / "public" / "scifact.zip"
         public.write_bytes(data[: len(data) // 2] if what == "truncated" else b"<html>moved</html>")
     home = tmp_path / "home"
     with pytest.raises(
-        DesaError, match=r"found neither the folder .*scifact nor .*scifact.zip, and (downloading|what)"
+        DesaError,
+        match=r"found neither the folder .*scifact nor .*scifact.zip, and (downloading|what)",
     ):
         load_collection(beir(url=served("scifact.zip")), data_home=home)
     assert list(home.iterdir()) == []
 
 
 def test_without_an_answer_the_error_says_so(tmp_path: Path, served: Callable[[str], str]) -> None:
-    with pytest.raises(DesaError, match=r"downloading http://127\.0\.0\.1:1/x\.zip failed: .*refused"):
+    with pytest.raises(
+        DesaError, match=r"downloading http://127\.0\.0\.1:1/x\.zip failed: .*refused"
+    ):
         load_collection(beir(url="http://127.0.0.1:1/x.zip"), data_home=tmp_path)
 
 
@@ -255,13 +290,21 @@ def test_a_download_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_download_follows_redirects_and_tells_what_it_meets(tmp_path: Path, served: Callable[[str], str]) -> None:
+def test_a_download_follows_redirects_and_tells_what_it_meets(
+    tmp_path: Path, served: Callable[[str], str]
+) -> None:
     make_zip(tmp_path / "public" / "scifact.zip", wrapping="scifact/")
     moved = answer(b"", "302 Found", f"Location: {served('scifact.zip')}")
     with raw_server(says(moved)) as server:
         load_collection(beir(url=f"{server.url}/x.zip"), data_home=tmp_path / "home")
-    for said, word in ((answer(b"", "404 Not Found"), "404 Not Found"), (b"no HTTP\r\n", "no HTTP")):
-        with raw_server(says(said)) as server, pytest.raises(DesaError, match=f"downloading .* failed: .*{word}"):
+    for said, word in (
+        (answer(b"", "404 Not Found"), "404 Not Found"),
+        (b"no HTTP\r\n", "no HTTP"),
+    ):
+        with (
+            raw_server(says(said)) as server,
+            pytest.raises(DesaError, match=f"downloading .* failed: .*{word}"),
+        ):
             load_collection(beir(url=f"{server.url}/x.zip"), data_home=tmp_path / "other")
 
 
@@ -309,12 +352,17 @@ def test_an_ir_datasets_id_is_read(tmp_path: Path, registered: str) -> None:
 
 
 def test_an_unknown_ir_datasets_id_is_refused(tmp_path: Path, registered: str) -> None:
-    for name, text in {"desa-test/none": "ir_datasets knows no 'desa-test/none'", None: "no id given"}.items():
+    for name, text in {
+        "desa-test/none": "ir_datasets knows no 'desa-test/none'",
+        None: "no id given",
+    }.items():
         with pytest.raises(DesaError, match=f"dataset.ir_datasets_id: {text}"):
             load_collection(irds(name), data_home=tmp_path)
 
 
-def test_without_the_extra_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(DesaError, match=r"not installed \(pip install 'desa-ray\[ir-datasets\]'\)"):
         load_collection(irds("beir/nfcorpus/test"), data_home=tmp_path)
@@ -333,11 +381,16 @@ def test_every_configuration_stands_alone(name: str) -> None:
         assert found.url.endswith(f"/{name}.zip")
 
 
-def test_a_public_sets_configuration_reads_a_folder_given_as_path(tmp_path: Path) -> None:
+def test_a_public_sets_configuration_reads_a_folder_given(tmp_path: Path) -> None:
+    """A public sets configuration reads a folder given as path."""
     values = yaml.safe_load((CONF / "scifact.yaml").read_text())
     folder = make_folder(tmp_path / "anywhere")
-    found = load_collection(DatasetConfig(**(values | {"path": str(folder)})), data_home=tmp_path / "home")
+    found = load_collection(
+        DatasetConfig(**(values | {"path": str(folder)})), data_home=tmp_path / "home"
+    )
     assert (found.name, found.documents.height) == ("scifact", 2)
     shutil.rmtree(folder)
     with pytest.raises(DesaError, match="no such folder or zip"):
-        load_collection(DatasetConfig(**(values | {"path": str(folder)})), data_home=tmp_path / "home")
+        load_collection(
+            DatasetConfig(**(values | {"path": str(folder)})), data_home=tmp_path / "home"
+        )

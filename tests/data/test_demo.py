@@ -1,4 +1,6 @@
-"""The built-in demo is a judged collection made from whatever standard library runs, with texts in Prompt 1's form."""
+"""The built-in demo is a judged collection made from whatever standard library runs, with texts in
+Prompt 1's form.
+"""
 
 import json
 import re
@@ -48,7 +50,9 @@ def test_documents_are_many_distinct_public_and_in_utf8_order(raw):
     assert len(set(texts)) == len(texts)
     assert all(len(text.split()) >= 8 and "\n" not in text for text in texts)
     assert not any(part.startswith("_") for identifier in ids for part in identifier.split("."))
-    assert not {"test", "idlelib", "tkinter", "turtle", "site-packages"} & {name.partition(".")[0] for name in ids}
+    assert not {"test", "idlelib", "tkinter", "turtle", "site-packages"} & {
+        name.partition(".")[0] for name in ids
+    }
     assert {"shutil.copytree", "json", "queue.Queue.put", "asyncio.tasks.wait_for"} <= set(ids)
     assert raw.counts["source_files_unreadable"] == 0
 
@@ -59,7 +63,8 @@ def test_two_loads_are_equal_and_quick(raw):
     assert time.process_time() - start < CPU_SECONDS
 
 
-def test_every_need_has_graded_judgments_of_documents_that_are_there(raw):
+def test_every_need_has_graded_judgments_of_documents(raw):
+    """Every need has graded judgments of documents that are there."""
     ids = {identifier for identifier, _, _ in raw.documents}
     needs = [need for need, _ in raw.queries]
     relevant = Counter(need for need, _, grade in raw.qrels if grade > 0)
@@ -74,11 +79,18 @@ def test_every_need_has_graded_judgments_of_documents_that_are_there(raw):
     assert raw.counts["judgments_dropped"] < 0.1 * len(raw.qrels)
 
 
-def test_judgments_of_names_that_this_python_lacks_are_dropped_and_counted(raw, monkeypatch):
-    sources = [source for source in demo.stdlib_sources() if source[0] not in ("shelve", "textwrap")]
+def test_judgments_of_names_that_this_python_lacks_are_dropped(raw, monkeypatch):
+    """Judgments of names that this python lacks are dropped and counted."""
+    sources = [
+        source for source in demo.stdlib_sources() if source[0] not in ("shelve", "textwrap")
+    ]
     monkeypatch.setattr(demo, "stdlib_sources", lambda: sources)
     less = demo.load()
-    gone = [judgment for judgment in raw.qrels if judgment[1].partition(".")[0] in ("shelve", "textwrap")]
+    gone = [
+        judgment
+        for judgment in raw.qrels
+        if judgment[1].partition(".")[0] in ("shelve", "textwrap")
+    ]
     assert len(gone) > 10
     assert less.qrels == [judgment for judgment in raw.qrels if judgment not in gone]
     assert less.counts["judgments_dropped"] == raw.counts["judgments_dropped"] + len(gone)
@@ -96,7 +108,8 @@ def test_a_python_without_its_sources_is_an_error(monkeypatch, tmp_path):
         demo.load()
 
 
-def test_documents_are_docstrings_of_public_definitions_wherever_they_stand(tmp_path):
+def test_documents_are_docstrings_of_public_definitions_wherever(tmp_path):
+    """Documents are docstrings of public definitions wherever they stand."""
     source = f"""{doc("module")}
 import sys
 if sys.platform == "win32":
@@ -116,7 +129,9 @@ except ImportError:
     pass
 """
     documents, counts = demo.read_documents(written(tmp_path, mod=source))
-    assert [(identifier, title, text.partition(":")[0]) for identifier, title, text in documents] == [
+    assert [
+        (identifier, title, text.partition(":")[0]) for identifier, title, text in documents
+    ] == [
         ("mod", "mod", "module"),
         ("mod.Outer", "mod Outer", "outer"),
         ("mod.Outer.method", "mod Outer method(x)", "method"),
@@ -125,9 +140,12 @@ except ImportError:
     assert counts == {"source_files": 1, "source_files_unreadable": 0, "duplicate_texts_dropped": 0}
 
 
-def test_equal_texts_stay_once_under_the_first_name_and_odd_sources_are_counted(tmp_path):
+def test_equal_texts_stay_once_under_the_first_name_and_odd(tmp_path):
+    """Equal texts stay once under the first name and odd sources are counted."""
     same = 'def {}():\n    """The very same text\n\n    with eight words here."""\n'
-    sources = written(tmp_path, b=same.format("f") + same.format("Z"), a="def broken(:", c="x = 1\0")
+    sources = written(
+        tmp_path, b=same.format("f") + same.format("Z"), a="def broken(:", c="x = 1\0"
+    )
     sources.append(("d", tmp_path / "absent.py"))
     surrogate = f'def g(): "one two three four five six seven {chr(92)}ud800"\n'
     documents, counts = demo.read_documents(sources + written(tmp_path, e=surrogate))
@@ -173,7 +191,9 @@ def test_texts_of_the_other_prompts_come_for_eight_needs(raw, prompt):
     needs = sorted({row["query_id"] for row in found})
     assert len(needs) == 8
     assert set(needs) <= {need for need, _ in raw.queries}
-    assert [(row["query_id"], row["draw"]) for row in found] == [(need, draw) for need in needs for draw in range(3)]
+    assert [(row["query_id"], row["draw"]) for row in found] == [
+        (need, draw) for need in needs for draw in range(3)
+    ]
     for row in found:
         assert row["prompt"] == prompt
         assert check_texts(row["texts"], PER_ROW[prompt]).valid
@@ -187,14 +207,22 @@ def test_no_docstring_is_copied_into_the_texts(raw):
         return {tuple(words[i : i + length]) for i in range(len(words) - length + 1)}
 
     documented = set().union(*(runs(text) for _, _, text in raw.documents))
-    ours = [text for prompt in ("references", *PER_ROW) for row in rows(prompt) for text in row["texts"]]
-    assert [text for text in [*ours, *(text for _, text in raw.queries)] if runs(text) & documented] == []
+    ours = [
+        text for prompt in ("references", *PER_ROW) for row in rows(prompt) for text in row["texts"]
+    ]
+    assert [
+        text for text in [*ours, *(text for _, text in raw.queries)] if runs(text) & documented
+    ] == []
 
 
 def test_the_demo_passes_the_validation_of_every_collection(raw, monkeypatch, tmp_path):
-    monkeypatch.setattr(demo, "load", lambda: replace(raw, documents=list(raw.documents)))  # read once already
+    monkeypatch.setattr(
+        demo, "load", lambda: replace(raw, documents=list(raw.documents))
+    )  # read once already
     collection = load_collection(DatasetConfig(name="demo", kind="demo"), data_home=tmp_path)
-    assert collection.documents["id"].to_list() == [identifier for identifier, _, _ in raw.documents]
+    assert collection.documents["id"].to_list() == [
+        identifier for identifier, _, _ in raw.documents
+    ]
     assert collection.queries.height == len(raw.queries)
     assert collection.qrels.height == len(raw.qrels)
     assert collection.counts["judgments_dropped"] == raw.counts["judgments_dropped"]

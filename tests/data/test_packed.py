@@ -1,4 +1,6 @@
-"""Packed and broken files of every reader: bounded, streamed, and one line that names the file and a mend."""
+"""Packed and broken files of every reader: bounded, streamed, and one line that names the file and
+a hint.
+"""
 
 import bz2
 import gzip
@@ -64,7 +66,10 @@ def test_runs_and_judgments_are_unpacked_whatever_their_name(name, tmp_path):
 BROKEN = {
     "cut.gz": (gzip.compress(RUN * 999)[:-9], "cannot be read"),
     "garbage.gz": (gzip.compress(RUN) + b"x" * 40, "cannot be read"),
-    "flipped.gz": (gzip.compress(RUN)[:15] + b"\xff\xff\xff" + gzip.compress(RUN)[18:], "cannot be read"),
+    "flipped.gz": (
+        gzip.compress(RUN)[:15] + b"\xff\xff\xff" + gzip.compress(RUN)[18:],
+        "cannot be read",
+    ),
     "plain.gz": (RUN, "not packed with gzip"),
     "empty.gz": (b"", "not packed with gzip"),
     "plain.zst": (RUN, "not packed with zstd"),
@@ -77,7 +82,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_cannot_be_unpacked_is_one_line_with_a_mend(name, tmp_path):
+def test_what_cannot_be_unpacked_is_one_line_with_a_hint(name, tmp_path):
     data, what = BROKEN[name]
     (tmp_path / name).write_bytes(data)
     text = told(tmp_path / name)
@@ -108,12 +113,17 @@ print(int(status.split("VmHWM:")[1].split()[0]) >> 10)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
-@pytest.mark.parametrize("text", [b"q Q0 a 1 2 t\n", b" ", b"x"], ids=["lines", "blanks", "one line"])
+@pytest.mark.parametrize(
+    "text", [b"q Q0 a 1 2 t\n", b" ", b"x"], ids=["lines", "blanks", "one line"]
+)
 def test_a_bomb_ends_at_its_limit_in_little_memory(pack, text, tmp_path):
     """20 MB out of some 20 kB; read whole it took twenty times its unpacked size."""
     (tmp_path / "bomb").write_bytes(pack(text * (20_000_000 // len(text))))
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path / "bomb"), "8000"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", LIMITED, str(tmp_path / "bomb"), "8000"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     *told, peak_mb = done.stdout.splitlines()
     assert len(told) == 2
@@ -132,7 +142,10 @@ def test_a_packed_run_takes_memory_for_its_ids_and_numbers_alone(tmp_path):
     program = program.replace("read(Path(sys.argv[1]))", "read is len or read(Path(sys.argv[1]))")
     program = program.replace("except DesaError", "except ZeroDivisionError")
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "run.gz"), "8000"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(tmp_path / "run.gz"), "8000"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(done.stdout) < 150
 
@@ -140,12 +153,15 @@ def test_a_packed_run_takes_memory_for_its_ids_and_numbers_alone(tmp_path):
 # Folders and zips
 
 
-def test_gzip_and_zstd_without_their_endings_are_the_same_collection(tmp_path):
+def test_gzip_and_zstd_without_their_endings(tmp_path):
+    """Gzip and zstd without their endings are the same collection."""
     plain, packed = make_folder(tmp_path / "plain"), make_folder(tmp_path / "packed")
     (packed / "corpus.jsonl").write_bytes(gzip.compress((plain / "corpus.jsonl").read_bytes()))
     (packed / "queries.jsonl").write_bytes(framed((plain / "queries.jsonl").read_bytes()))
     (packed / "qrels" / "test.tsv").unlink()
-    (packed / "qrels" / "test.tsv.zst").write_bytes(framed((plain / "qrels" / "test.tsv").read_bytes()))
+    (packed / "qrels" / "test.tsv.zst").write_bytes(
+        framed((plain / "qrels" / "test.tsv").read_bytes())
+    )
     assert hashes(load(plain)) == hashes(load(packed))
 
 
@@ -157,7 +173,11 @@ def test_what_desktops_leave_behind_is_passed_over(tmp_path):
     assert hashes(load(folder)) == plain
     for wrapping in ("", "mine/"):
         members = {wrapping + name: text for name, text in FILES.items()}
-        members |= {".DS_Store": b"\0", f"{wrapping}.DS_Store": b"\0", f"{wrapping}qrels/._test.tsv": b"\xff"}
+        members |= {
+            ".DS_Store": b"\0",
+            f"{wrapping}.DS_Store": b"\0",
+            f"{wrapping}qrels/._test.tsv": b"\xff",
+        }
         members |= {f"__MACOSX/{wrapping}._corpus.jsonl": b"\0", "Thumbs.db": b"\0"}
         assert hashes(load(make_zip(tmp_path / "set.zip", members=members))) == plain
 
@@ -189,7 +209,9 @@ def test_a_corrupt_member_is_one_line(method, tmp_path):
         except DesaError as error:
             refused.append(str(error))
     assert len(refused) > size // 6
-    assert all("set.zip/corpus.jsonl: cannot be read: " in text and "\n" not in text for text in refused)
+    assert all(
+        "set.zip/corpus.jsonl: cannot be read: " in text and "\n" not in text for text in refused
+    )
 
 
 def patched(path: Path, central: int, local: int, value: bytes) -> Path:
@@ -226,7 +248,9 @@ def test_a_gzip_within_a_zip_may_unpack_to_what_the_zip_may(tmp_path, monkeypatc
     """Limits of two layers would multiply."""
     monkeypatch.setattr(unpacking, "SMALL", 1 << 14)
     bomb = gzip.compress(gzip.compress(b"\n" * (30 << 20))[:0] + b"\n" * (20 << 20))
-    members = {name: text for name, text in FILES.items() if name != "corpus.jsonl"} | {"corpus.jsonl.gz": bomb}
+    members = {name: text for name, text in FILES.items() if name != "corpus.jsonl"} | {
+        "corpus.jsonl.gz": bomb
+    }
     path = make_zip(tmp_path / "set.zip", members=members)
     with zipfile.ZipFile(path) as archive:
         packed = archive.getinfo("corpus.jsonl.gz").compress_size
@@ -241,7 +265,9 @@ def mutated(data: bytes, draw: random.Random) -> bytes:
         place = draw.randrange(len(changed) or 1)
         how = draw.randrange(4)
         if how == 0 and changed:
-            changed[place % len(changed)] = draw.choice((0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256)))
+            changed[place % len(changed)] = draw.choice(
+                (0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256))
+            )
         elif how == 1:
             del changed[place : place + draw.choice((1, 2, 4, 40))]
         elif how == 2:
@@ -277,14 +303,16 @@ def test_broken_archives_and_runs_never_end_in_a_traceback(tmp_path):
 
 
 @pytest.mark.slow
-def test_thousands_of_broken_archives_and_runs_never_end_in_a_traceback(tmp_path):
+def test_thousands_of_broken_archives_and_runs_never_end(tmp_path):
+    """Thousands of broken archives and runs never end in a traceback."""
     _no_traceback(8000, 2, tmp_path)
 
 
 # What is no file
 
 
-def test_folders_devices_and_files_that_are_not_there_are_one_line(tmp_path):
+def test_folders_devices_and_files(tmp_path):
+    """Folders devices and files that are not there are one line."""
     (tmp_path / "folder").mkdir()
     assert "is a folder (name a file)" in told(tmp_path / "folder")
     assert "is neither a file nor a pipe" in told(Path("/dev/zero"))
@@ -300,7 +328,7 @@ def test_a_file_without_permission_is_one_line(tmp_path):
     assert "Permission denied (let yourself read it)" in told(tmp_path / "run")
 
 
-def test_a_permission_error_names_its_mend(tmp_path, monkeypatch):
+def test_a_permission_error_names_its_hint(tmp_path, monkeypatch):
     def refused(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -325,7 +353,8 @@ def test_a_pipe_is_read_to_its_end(data, tmp_path):
     writer.join()
 
 
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for_without_end(tmp_path, monkeypatch):
+def test_a_pipe_that_nobody_writes_to_is_not_waited(tmp_path, monkeypatch):
+    """A pipe that nobody writes to is not waited for without end."""
     monkeypatch.setattr(unpacking, "SILENCE_S", 0.2)
     os.mkfifo(tmp_path / "pipe")
     assert "brought nothing for 0.2 s" in told(tmp_path / "pipe")

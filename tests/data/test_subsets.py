@@ -1,4 +1,6 @@
-"""Snapshots and samples: nested, complete in what is relevant, ordered by digests that another tool computes."""
+"""Snapshots and samples: nested, complete in what is relevant, ordered by digests that another tool
+computes.
+"""
 
 import random
 import subprocess
@@ -8,7 +10,9 @@ import pytest
 from desa_ray.data.subsets import hash_order, sample, snapshot
 from desa_ray.errors import DesaError
 
-IDS = sorted([f"d{number}" for number in range(200)] + ["é", "e\u0301", "文書", "𝒳", "a b", "\ufb03"])
+IDS = sorted(
+    [f"d{number}" for number in range(200)] + ["é", "e\u0301", "文書", "𝒳", "a b", "\ufb03"]
+)
 RELEVANT = {"d7", "d150", "é", "文書"}
 
 
@@ -17,18 +21,25 @@ def digests(ids: list[str], folder) -> list[str]:
     for number, key in enumerate(ids):
         (folder / f"{number:04d}").write_bytes(key.encode())
     names = sorted(path.name for path in folder.iterdir())
-    lines = subprocess.run(["sha256sum", *names], cwd=folder, capture_output=True, text=True, check=True)
+    lines = subprocess.run(
+        ["sha256sum", *names], cwd=folder, capture_output=True, text=True, check=True
+    )
     return [line.split()[0] for line in lines.stdout.splitlines()]
 
 
 def test_the_order_is_that_of_the_digests(tmp_path):
     by_digest = dict(zip(digests(IDS, tmp_path), IDS, strict=True))
-    assert [IDS[place] for place in hash_order(IDS)] == [by_digest[digest] for digest in sorted(by_digest)]
+    assert [IDS[place] for place in hash_order(IDS)] == [
+        by_digest[digest] for digest in sorted(by_digest)
+    ]
 
 
-def test_a_snapshot_is_all_that_is_relevant_then_the_first_by_digest(tmp_path):
+def test_a_snapshot_is_all_that_is_relevant_then_the_first(tmp_path):
+    """A snapshot is all that is relevant then the first by digest."""
     by_digest = dict(zip(digests(IDS, tmp_path), IDS, strict=True))
-    others = [by_digest[digest] for digest in sorted(by_digest) if by_digest[digest] not in RELEVANT]
+    others = [
+        by_digest[digest] for digest in sorted(by_digest) if by_digest[digest] not in RELEVANT
+    ]
     places = snapshot(IDS, RELEVANT, 50)
     assert places == sorted(places)
     assert {IDS[place] for place in places} == RELEVANT | set(others[:46])
@@ -57,7 +68,8 @@ def test_a_size_that_gives_no_snapshot_is_refused(size, said):
         snapshot(IDS, RELEVANT, size)
 
 
-def test_a_sample_takes_judged_queries_only_and_smaller_ones_lie_within():
+def test_a_sample_takes_judged_queries_only_and_smaller_ones_lie():
+    """A sample takes judged queries only and smaller ones lie within."""
     judged = set(IDS[::3])
     first = [IDS[place] for place in hash_order(IDS) if IDS[place] in judged]
     assert {IDS[place] for place in sample(IDS, judged, 10)} == set(first[:10])

@@ -1,4 +1,6 @@
-"""TREC files: what is read, what is refused by file and line, and that a written run comes back as it was."""
+"""TREC files: what is read, what is refused by file and line, and that a written run comes back as
+it was.
+"""
 
 import gzip
 
@@ -48,7 +50,11 @@ def test_broken_runs_are_refused_by_file_and_line(tmp_path, text, where, what):
 
 
 def test_unreadable_files_are_refused_by_name(tmp_path):
-    for path in (tmp_path / "absent.trec", tmp_path / "absent.trec.gz", file(tmp_path, "plain", "b.trec.gz")):
+    for path in (
+        tmp_path / "absent.trec",
+        tmp_path / "absent.trec.gz",
+        file(tmp_path, "plain", "b.trec.gz"),
+    ):
         with pytest.raises(DesaError, match=path.name):
             read_run(path)
     cut = gzip.compress(b"q Q0 a 1 2 t\n" * 1000)[:-20]
@@ -56,7 +62,8 @@ def test_unreadable_files_are_refused_by_name(tmp_path):
         read_run(file(tmp_path, cut, "c.trec.gz"))
 
 
-def test_written_runs_come_back_and_their_scores_strictly_decrease_even_in_float32(tmp_path):
+def test_written_runs_come_back_and_their_scores_strictly(tmp_path):
+    """Written runs come back and their scores strictly decrease even in float32."""
     rankings = {"q1": [f"d{n}" for n in range(5000)], "q0": ["😀"], "none": []}
     for name in ("r.trec", "r.trec.gz"):
         path = tmp_path / name
@@ -81,7 +88,10 @@ def test_qrels_are_read_or_refused_by_file_and_line(tmp_path):
     assert table.schema == QRELS
     assert table.rows() == [("q1", "a", 2), ("q1", "b", -1), ("q2", "a", 0)]
     for text, what in (
-        ("q 0 a 1\nq 0 a 2\n", ":2: judged twice with different grades: query q, document a: 1 and 2"),
+        (
+            "q 0 a 1\nq 0 a 2\n",
+            ":2: judged twice with different grades: query q, document a: 1 and 2",
+        ),
         ("q 0 a high\n", ":1: grade is not a whole number: high"),
         ("q 0 a\n", ":1: 3 fields, expected 4"),
         ("\n", ": there are no judgments"),
@@ -98,7 +108,10 @@ TIED = {
     "all zero": ("q Q0 b 0 1.5 t\nq Q0 a 0 7 t\nq Q0 c 0 -3 t\n", ["a", "b", "c"]),
     "all one, equal scores by id": ("q Q0 c 1 2 t\nq Q0 b 1 2 t\nq Q0 a 1 1 t\n", ["b", "c", "a"]),
     "1, 1, 3": ("q Q0 b 1 9 t\nq Q0 a 1 9 t\nq Q0 c 3 8 t\n", ["a", "b", "c"]),
-    "scores decide against tied ranks": ("q Q0 a 1 5 t\nq Q0 b 1 3 t\nq Q0 c 2 4 t\n", ["a", "c", "b"]),
+    "scores decide against tied ranks": (
+        "q Q0 a 1 5 t\nq Q0 b 1 3 t\nq Q0 c 2 4 t\n",
+        ["a", "c", "b"],
+    ),
     "equal scores by rank": ("q Q0 z 1 5 t\nq Q0 a 2 5 t\nq Q0 b 2 5 t\n", ["z", "a", "b"]),
     "exponents": ("q Q0 a 0 1e-3 t\nq Q0 b 0 2E2 t\n", ["b", "a"]),
 }
@@ -116,15 +129,20 @@ def test_where_ranks_tie_the_score_orders_and_it_is_told_once(tmp_path, name):
 
 def test_ranks_with_a_decimal_point_are_whole_numbers(tmp_path):
     told = []
-    run = read_run(file(tmp_path, "q Q0 a 2.0 1 t\nq Q0 b 1. 2 t\nq Q0 c 10.000 0 t\n"), told.append)
+    run = read_run(
+        file(tmp_path, "q Q0 a 2.0 1 t\nq Q0 b 1. 2 t\nq Q0 c 10.000 0 t\n"), told.append
+    )
     assert (run, told) == ({"q": ["b", "a", "c"]}, [])
     for rank in ("1.5", "1e0", "nan", "0x1", "9999999999"):
         with pytest.raises(DesaError, match=f":1: rank or score is not a number: {rank} 1"):
             read_run(file(tmp_path, f"q Q0 a {rank} 1 t\n"))
 
 
-def test_distinct_ranks_that_disagree_with_the_scores_are_refused_with_a_mend(tmp_path):
-    with pytest.raises(DesaError, match=r":2: the score rises with the rank: query q, rank 1 \(sort the lines"):
+def test_distinct_ranks_that_disagree_with_the_scores(tmp_path):
+    """Distinct ranks that disagree with the scores are refused with a hint."""
+    with pytest.raises(
+        DesaError, match=r":2: the score rises with the rank: query q, rank 1 \(sort the lines"
+    ):
         read_run(file(tmp_path, "q Q0 a 0 1 t\nq Q0 b 1 2 t\n"))
 
 
@@ -134,20 +152,27 @@ CONTROLS = ["\x00", "\x01", "\x1c", "\x1f", "\x7f", "\x80", "\x85", "\x9f", "\x1
 
 
 @pytest.mark.parametrize("control", CONTROLS)
-def test_control_characters_in_ids_are_refused_by_file_line_and_id(tmp_path, control):
+def test_control_characters_in_ids_are_refused_by_file_line(tmp_path, control):
+    """Control characters in ids are refused by file line and id."""
     run = file(tmp_path, f"q{control}1 Q0 a 1 2 t\nq Q0 b{control} 1 2 t\n")
     with pytest.raises(DesaError) as refused:
         read_run(run)
     assert f"{run}:1: query id with a control character: {f'q{control}1'!r} (" in str(refused.value)
-    assert f"{run}:2: document id with a control character: {f'b{control}'!r} (" in str(refused.value)
-    for text in (f"q{control} 0 d 1\nq 0 d{control}1 1\n", f"query-id\tcorpus-id\tscore\nq{control}\td{control}1\t1\n"):
+    assert f"{run}:2: document id with a control character: {f'b{control}'!r} (" in str(
+        refused.value
+    )
+    for text in (
+        f"q{control} 0 d 1\nq 0 d{control}1 1\n",
+        f"query-id\tcorpus-id\tscore\nq{control}\td{control}1\t1\n",
+    ):
         with pytest.raises(DesaError) as refused:
             read_qrels(file(tmp_path, text))
         assert f"query id with a control character: {f'q{control}'!r}" in str(refused.value)
         assert f"document id with a control character: {f'd{control}1'!r}" in str(refused.value)
 
 
-def test_judgments_that_repeat_and_padded_grades_are_read_as_a_collection_reads_them(tmp_path):
+def test_judgments_that_repeat_and_padded_grades_are_read(tmp_path):
+    """Judgments that repeat and padded grades are read as a collection reads them."""
     trec = read_qrels(file(tmp_path, "q 0 a 1\nq 0 a 1\nq 0 b -1\nq 0 b 0\nq 0 c +2\n"))
     assert trec.rows() == [("q", "a", 1), ("q", "b", -1), ("q", "c", 2)]
     beir = read_qrels(file(tmp_path, "query-id\tcorpus-id\tscore\nq\ta\t 1 \nq\ta\t1\nq\tc\t+2\n"))

@@ -20,7 +20,9 @@ def folder(tmp_path: Path) -> Path:
     """A collection of one document and one query."""
     place = tmp_path / "tiny"
     (place / "qrels").mkdir(parents=True)
-    (place / "corpus.jsonl").write_text(json.dumps({"_id": "d1", "title": "", "text": "a cat"}) + "\n")
+    (place / "corpus.jsonl").write_text(
+        json.dumps({"_id": "d1", "title": "", "text": "a cat"}) + "\n"
+    )
     (place / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "cat"}) + "\n")
     (place / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
     return place
@@ -32,7 +34,8 @@ def _config(path: Path) -> DatasetConfig:
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
-def test_pipes_devices_and_folders_are_refused_and_not_waited_for(name, kind, folder, tmp_path):
+def test_pipes_devices_and_folders_are_refused_and_not_waited(name, kind, folder, tmp_path):
+    """Pipes devices and folders are refused and not waited for."""
     (folder / name).unlink()
     if kind == "pipe":
         os.mkfifo(folder / name)
@@ -63,7 +66,9 @@ def test_a_grade_beyond_any_scale_is_refused_with_its_judgment(grade, folder, tm
 
 def test_the_highest_grade_is_taken(folder, tmp_path):
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq1\td1\t{MAX_GRADE}\n")
-    assert load_collection(_config(folder), data_home=tmp_path).qrels["grade"].to_list() == [MAX_GRADE]
+    assert load_collection(_config(folder), data_home=tmp_path).qrels["grade"].to_list() == [
+        MAX_GRADE
+    ]
 
 
 def test_beir_judgments_are_read_like_trec_ones(tmp_path):
@@ -92,11 +97,14 @@ def test_a_zip_whose_member_is_missing_its_bytes_is_refused(folder, tmp_path):
 
 
 @pytest.mark.parametrize("wrapping", ["", "tiny/"])
-def test_recorded_texts_within_a_zip_are_not_passed_over_in_silence(wrapping, folder, tmp_path):
+def test_recorded_texts_within_a_zip_are_not_passed(wrapping, folder, tmp_path):
+    """Recorded texts within a zip are not passed over in silence."""
     with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
         archive.writestr(f"{wrapping}corpus.jsonl", "")
     assert generations_folder(_config(tmp_path / "set.zip"), data_home=tmp_path) is None
     with zipfile.ZipFile(tmp_path / "set.zip", "a") as archive:
         archive.writestr(f"{wrapping}generations/references.jsonl", "{}")
-    with pytest.raises(DesaError, match=r"set\.zip: recorded texts are not read .*generator\.folder="):
+    with pytest.raises(
+        DesaError, match=r"set\.zip: recorded texts are not read .*generator\.folder="
+    ):
         generations_folder(_config(tmp_path / "set.zip"), data_home=tmp_path)

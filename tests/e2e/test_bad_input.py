@@ -1,4 +1,6 @@
-"""Bad input: one clear error that names the place, exit code 2, before anything is encoded, and no traceback."""
+"""Bad input: one clear error that names the place, exit code 2, before anything is encoded, and no
+traceback.
+"""
 
 import json
 import shutil
@@ -18,15 +20,33 @@ def _append(path: Path, text: str) -> None:
 
 CASES = {
     "missing path": (shutil.rmtree, ["tiny", "no such folder"]),
-    "malformed line": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d9", "text": \n'), ["corpus.jsonl", "4"]),
-    "duplicate ids": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d1", "text": "again"}\n'), ["d1", "duplicate"]),
+    "malformed line": (
+        lambda f: _append(f / "corpus.jsonl", '{"_id": "d9", "text": \n'),
+        ["corpus.jsonl", "4"],
+    ),
+    "duplicate ids": (
+        lambda f: _append(f / "corpus.jsonl", '{"_id": "d1", "text": "again"}\n'),
+        ["d1", "duplicate"],
+    ),
     "empty corpus": (lambda f: (f / "corpus.jsonl").write_text(""), ["corpus", "empty"]),
-    "unknown document": (lambda f: _append(f / "qrels" / "test.tsv", "q1\tnowhere\t1\n"), ["nowhere"]),
+    "unknown document": (
+        lambda f: _append(f / "qrels" / "test.tsv", "q1\tnowhere\t1\n"),
+        ["nowhere"],
+    ),
     "unknown query": (lambda f: _append(f / "qrels" / "test.tsv", "q9\td1\t1\n"), ["q9"]),
-    "bad grade": (lambda f: _append(f / "qrels" / "test.tsv", "q1\td1\thigh\n"), ["test.tsv", "4", "high"]),
-    "surrogate": (lambda f: _append(f / "corpus.jsonl", '{"_id": "d\\ud800", "text": "x"}\n'), ["surrogate"]),
+    "bad grade": (
+        lambda f: _append(f / "qrels" / "test.tsv", "q1\td1\thigh\n"),
+        ["test.tsv", "4", "high"],
+    ),
+    "surrogate": (
+        lambda f: _append(f / "corpus.jsonl", '{"_id": "d\\ud800", "text": "x"}\n'),
+        ["surrogate"],
+    ),
     "control characters": (
-        lambda f: _append(f / "corpus.jsonl", '{"_id": "x\\u0000a", "text": "1"}\n{"_id": "x\\u0000b", "text": "2"}\n'),
+        lambda f: _append(
+            f / "corpus.jsonl",
+            '{"_id": "x\\u0000a", "text": "1"}\n{"_id": "x\\u0000b", "text": "2"}\n',
+        ),
         ["document ids with control characters (2): 'x\\x00a', 'x\\x00b'"],
     ),
     "numeric id": (
@@ -35,14 +55,17 @@ CASES = {
     ),
     "missing reference": (
         lambda f: (f / "generations" / "references.jsonl").write_text(
-            "".join((f / "generations" / "references.jsonl").read_text().splitlines(keepends=True)[:-1])
+            "".join(
+                (f / "generations" / "references.jsonl").read_text().splitlines(keepends=True)[:-1]
+            )
         ),
         ["q2", "draw 2", "references.jsonl"],
     ),
     "blank reference": (
         lambda f: _append(
             f / "generations" / "references.jsonl",
-            '{"query_id": "q1", "prompt": "references", "draw": 0, "texts": ["", "", "", "", ""]}\n',
+            '{"query_id": "q1", "prompt": "references", "draw": 0, "texts": ["", "", "", "",'
+            ' ""]}\n',
         ),
         ["q1", "references.jsonl"],
     ),
@@ -84,7 +107,13 @@ def test_bad_override_is_refused_by_name(name, collection, refuse, tmp_path):
 
 def test_store_that_cannot_be_written_isrefused(collection, desa, tmp_path):
     (tmp_path / "file").write_text("")
-    done = desa("run", "dataset=beir_folder", f"dataset.path={collection}", f"store.root={tmp_path}/file", check=False)
+    done = desa(
+        "run",
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        f"store.root={tmp_path}/file",
+        check=False,
+    )
     refused(done.returncode, done.stderr, ["file"])
 
 
@@ -99,23 +128,44 @@ def test_empty_and_stopword_only_queries_run_and_are_counted(collection, desa, t
     rows += [{"_id": "q3", "text": ""}, {"_id": "q4", "text": "the of and"}]
     (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     _append(collection / "qrels" / "test.tsv", "q3\td1\t1\nq4\td1\t1\n")
-    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "tracking.enabled=false"]
+    common = [
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        "cluster=serial",
+        "tracking.enabled=false",
+    ]
     done = desa("run", *common, "method=original")
     cell = json.loads(next(tmp_path.glob("outputs/*/*/summary.json")).read_text())["cells"][0]
     assert cell["n_queries"] == 4
-    assert cell["metrics"]["sparse_support"] == pytest.approx((2 + 1 + 0 + 0) / 4)  # "cat" also finds "cats"
+    assert cell["metrics"]["sparse_support"] == pytest.approx(
+        (2 + 1 + 0 + 0) / 4
+    )  # "cat" also finds "cats"
     assert "empty queries: 1" in done.stderr
     assert (tmp_path / "home" / "store" / "vectors").exists()
 
 
-def test_exclude_self_drops_the_query_document_from_lists_and_support(collection, desa, tmp_path):
+def test_exclude_self_drops_the_query_document_from_lists(collection, desa, tmp_path):
+    """Exclude self drops the query document from lists and support."""
     rows = [{"_id": "d0", "text": "the cat sat on the mat"}, {"_id": "q2", "text": "sun"}]
     (collection / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nd0\td1\t1\nq2\td2\t1\n")
-    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "tracking.enabled=false"]
+    (collection / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nd0\td1\t1\nq2\td2\t1\n"
+    )
+    common = [
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        "cluster=serial",
+        "tracking.enabled=false",
+    ]
     support = {}
     for exclude in ("false", "true"):
-        desa("run", *common, "method=original", f"evaluation.exclude_self={exclude}", f"hydra.run.dir=out-{exclude}")
+        desa(
+            "run",
+            *common,
+            "method=original",
+            f"evaluation.exclude_self={exclude}",
+            f"hydra.run.dir=out-{exclude}",
+        )
         import polars as pl
 
         records = pl.read_parquet(tmp_path / f"out-{exclude}" / "records.parquet")
@@ -125,14 +175,26 @@ def test_exclude_self_drops_the_query_document_from_lists_and_support(collection
     assert support["true"] == ([2, 1], False)
 
 
-def test_a_model_folder_that_is_none_is_refused_by_a_plan_once_by_file_and_tensor(collection, refuse, shared):
-    common = ["plan", "dataset=beir_folder", f"dataset.path={collection}", "dataset.name=mine", "method=original"]
+def test_a_model_folder_that_is_none_is_refused_by_a_plan_once(collection, refuse, shared):
+    """A model folder that is none is refused by a plan once by file and tensor."""
+    common = [
+        "plan",
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        "dataset.name=mine",
+        "method=original",
+    ]
     place = shared / "cases" / "encoder_config-1"
-    errors = refuse([f"{place}/config.json: ", "num_hidden_layers is null"], *common, f"encoder.path={place}")
+    errors = refuse(
+        [f"{place}/config.json: ", "num_hidden_layers is null"], *common, f"encoder.path={place}"
+    )
     assert len(errors) == 1
     place = shared / "cases" / "encoder_safetensors-1"
     name = "encoder.layer.0.attention.output.LayerNorm.weight"
-    words = [f"{place}/model.safetensors: tensor '{name}' has the shape [17]", "has 64 positions (lower"]
+    words = [
+        f"{place}/model.safetensors: tensor '{name}' has the shape [17]",
+        "has 64 positions (lower",
+    ]
     assert len(refuse(words, *common, f"encoder.path={place}")) == 2
 
 
@@ -140,7 +202,14 @@ def test_a_document_of_50_mb_and_a_query_of_10_mb_are_read(collection, tmp_path)
     """Written with escapes, as json.dumps does, the document takes three times as many bytes."""
     text = "б" * 1000 + " "
     _append(collection / "corpus.jsonl", json.dumps({"_id": "huge", "text": text * 25_000}) + "\n")
-    _append(collection / "queries.jsonl", json.dumps({"_id": "long", "text": "word " * 2_000_000}) + "\n")
-    found = load_collection(DatasetConfig(name="tiny", kind="beir_folder", path=str(collection)), data_home=tmp_path)
-    assert found.documents.filter(pl.col("id") == "huge")["text"].str.len_bytes().item() > 50_000_000
+    _append(
+        collection / "queries.jsonl",
+        json.dumps({"_id": "long", "text": "word " * 2_000_000}) + "\n",
+    )
+    found = load_collection(
+        DatasetConfig(name="tiny", kind="beir_folder", path=str(collection)), data_home=tmp_path
+    )
+    assert (
+        found.documents.filter(pl.col("id") == "huge")["text"].str.len_bytes().item() > 50_000_000
+    )
     assert found.queries.filter(pl.col("id") == "long")["text"].str.len_bytes().item() == 10_000_000

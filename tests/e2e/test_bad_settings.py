@@ -1,4 +1,6 @@
-"""Command lines and YAML files that cannot be meant: one error that names the place and a mend, and no litter."""
+"""Command lines and YAML files that cannot be meant: one error that names the place and a hint, and
+no litter.
+"""
 
 import fcntl
 import re
@@ -12,19 +14,34 @@ from desa_ray.jobs.cli.help import help_text
 from desa_ray.jobs.cli.hydra_errors import ordered
 from tests.desa_fixtures import dataset
 
-# override -> what one error line must hold; `mend` parts are the words that a user would type next
+# override -> what one error line must hold; `hint` parts are the words that a user would type next
 OVERRIDES = {
     "null for a group": (["fusion=null"], ["fusion=null: is no choice"]),
-    "blank before =": (["fusion.k =3"], ["fusion.k =3", "leave out the blanks around =: fusion.k=3"]),
+    "blank before =": (
+        ["fusion.k =3"],
+        ["fusion.k =3", "leave out the blanks around =: fusion.k=3"],
+    ),
     "no =": (["demo"], ["demo: ", "write KEY=VALUE"]),
-    "brackets in a path": (["dataset.path=x[1]y"], ["dataset.path=x[1]y", "'dataset.path=\"x[1]y\"'"]),
+    "brackets in a path": (
+        ["dataset.path=x[1]y"],
+        ["dataset.path=x[1]y", "'dataset.path=\"x[1]y\"'"],
+    ),
     "quote in a value": (['dataset.name=a"b'], ['dataset.name=a"b', "quote the value"]),
-    "open bracket": (["evaluation.measures=[R@5"], ["evaluation.measures=[R@5", "close every bracket"]),
-    "mistyped setting": (["fusion.kapa=3"], ["fusion.kapa: no such setting", "did you mean kappa?"]),
+    "open bracket": (
+        ["evaluation.measures=[R@5"],
+        ["evaluation.measures=[R@5", "close every bracket"],
+    ),
+    "mistyped setting": (
+        ["fusion.kapa=3"],
+        ["fusion.kapa: no such setting", "did you mean kappa?"],
+    ),
     "mistyped group": (["metod=desa"], ["metod: no such setting", "did you mean method?"]),
     "mistyped group of a setting": (["fuson.kappa=3"], ["did you mean fusion?"]),
     "mistyped choice": (["method=desaa"], ["no method 'desaa'", "did you mean desa?"]),
-    "setting that a file leaves out": (["method.channels.0.weight=2"], ["write", "+method.channels.0.weight=2"]),
+    "setting that a file leaves out": (
+        ["method.channels.0.weight=2"],
+        ["write", "+method.channels.0.weight=2"],
+    ),
     "list that a file leaves out": (["dataset.queries=[q1]"], ["'+dataset.queries=[q1]'"]),
     "+ for what is there": (["+fusion.kappa=3"], ["leave out the +: fusion.kappa=3"]),
     "experiment without +": (["experiment=demo"], ["write +experiment=demo"]),
@@ -32,7 +49,10 @@ OVERRIDES = {
         ["+foo=3", "+fusio=3"],
         ["foo: no such setting", "fusio: no such setting", "did you mean fusion?"],
     ),
-    "unknown in a group": (["+fusion.kapa=3"], ["fusion.kapa: no such setting", "did you mean kappa?"]),
+    "unknown in a group": (
+        ["+fusion.kapa=3"],
+        ["fusion.kapa: no such setting", "did you mean kappa?"],
+    ),
     "unknown reference": (["fusion.kappa=${nope}"], ["fusion.kappa: ", "nope"]),
     "empty paths": (
         ["store.root=''", "dataset.path=''", "generator.folder=''"],
@@ -42,17 +62,26 @@ OVERRIDES = {
         ["draws=true", "fusion.k=false", "fusion.kappa=true"],
         ["draws: a truth", "fusion.k: a truth", "kappa: a truth"],
     ),
-    "huge numbers": (["fusion.k=1" + "0" * 30, "draws=1" + "0" * 20], ["fusion.k", "2147483647", "draws", "1000"]),
+    "huge numbers": (
+        ["fusion.k=1" + "0" * 30, "draws=1" + "0" * 20],
+        ["fusion.k", "2147483647", "draws", "1000"],
+    ),
     "huge exponents": (['fusion.kappa="1e99999999"'], ["fusion.kappa: needs more than 18 digits"]),
-    "no finite numbers": (["sparse.k1=inf", "cluster.memory_gb=nan"], ["sparse.k1", "cluster.memory_gb", "finite"]),
+    "no finite numbers": (
+        ["sparse.k1=inf", "cluster.memory_gb=nan"],
+        ["sparse.k1", "cluster.memory_gb", "finite"],
+    ),
     "store in memory": (["store.root=memory://x"], ["store.root: memory://x", "no worker sees it"]),
-    "output folder": (["hydra.run.dir=/dev/null/x"], ["/dev/null/x: cannot be made", "hydra.run.dir"]),
+    "output folder": (
+        ["hydra.run.dir=/dev/null/x"],
+        ["/dev/null/x: cannot be made", "hydra.run.dir"],
+    ),
     "deleted group": (["~encoder"], ["encoder"]),
 }
 
 
 @pytest.mark.parametrize("name", OVERRIDES)
-def test_a_bad_override_is_one_error_with_its_mend(name, collection, refuse, tmp_path):
+def test_a_bad_override_is_one_error_with_its_hint(name, collection, refuse, tmp_path):
     overrides, words = OVERRIDES[name]
     given = {override.lstrip("+~").split("=")[0].strip() for override in overrides}
     common = [f"dataset.path={collection}"] if "dataset.path" not in given else []
@@ -71,7 +100,10 @@ FILES = {
     "tab": (b"name: mine\n\tprompt: x\n", ["mine.yaml:2: not YAML"]),
     "not UTF-8": (b"name: m\xff\xfe\n", ["mine.yaml: not UTF-8: byte 0xff"]),
     "a list": (b"- a\n- b\n", ["method"]),
-    "an object of Python": (b"!!python/object/apply:os.system ['touch made-by-yaml']\n", ["mine.yaml:1: not YAML"]),
+    "an object of Python": (
+        b"!!python/object/apply:os.system ['touch made-by-yaml']\n",
+        ["mine.yaml:1: not YAML"],
+    ),
     "control characters": (b"name: a\x00b\n", ["mine.yaml"]),
     "deep nesting": (b"a: " + b"[" * 1500, ["mine.yaml"]),
 }
@@ -89,12 +121,25 @@ def test_a_bad_file_of_the_users_own_is_named(name, collection, refuse, tmp_path
 
 
 def test_a_missing_config_folder_is_named(refuse):
-    refuse(["--config-dir nowhere: no such folder"], "run", "--config-dir", "nowhere", "method=desa")
+    refuse(
+        ["--config-dir nowhere: no such folder"], "run", "--config-dir", "nowhere", "method=desa"
+    )
 
 
 def test_cells_that_would_write_to_one_folder_are_refused(collection, refuse, tmp_path):
-    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "hydra.sweep.subdir=same"]
-    refuse(["hydra.sweep.subdir", "same", "${hydra.job.num}"], "run", "-m", *common, "method=original,desa")
+    common = [
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        "cluster=serial",
+        "hydra.sweep.subdir=same",
+    ]
+    refuse(
+        ["hydra.sweep.subdir", "same", "${hydra.job.num}"],
+        "run",
+        "-m",
+        *common,
+        "method=original,desa",
+    )
     assert not (tmp_path / "outputs").exists()
 
 
@@ -123,15 +168,35 @@ def test_a_folder_that_another_run_writes_to_is_refused(collection, refuse, tmp_
     with (tmp_path / "out" / IN_USE).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial"]
-        refuse(["out: another run is writing", "hydra.run.dir"], "run", *common, "hydra.run.dir=out")
-        refuse(["out: another run is writing"], "run", "-m", *common, "hydra.sweep.dir=out", "method=original,desa")
+        refuse(
+            ["out: another run is writing", "hydra.run.dir"], "run", *common, "hydra.run.dir=out"
+        )
+        refuse(
+            ["out: another run is writing"],
+            "run",
+            "-m",
+            *common,
+            "hydra.sweep.dir=out",
+            "method=original,desa",
+        )
     refuse(["fusion.k"], "run", *common, "hydra.run.dir=out", "fusion.k=0")  # its lock is gone
     assert not (tmp_path / "out" / IN_USE).exists()
 
 
 def test_flags_may_stand_anywhere_among_the_overrides():
-    assert ordered(["a=1", "--config-dir", "my", "b=2", "-m"]) == ["--config-dir", "my", "a=1", "b=2", "-m"]
-    assert ordered(["--config-dir=my", "a=1", "--cfg", "job"]) == ["--config-dir=my", "--cfg", "job", "a=1"]
+    assert ordered(["a=1", "--config-dir", "my", "b=2", "-m"]) == [
+        "--config-dir",
+        "my",
+        "a=1",
+        "b=2",
+        "-m",
+    ]
+    assert ordered(["--config-dir=my", "a=1", "--cfg", "job"]) == [
+        "--config-dir=my",
+        "--cfg",
+        "job",
+        "a=1",
+    ]
 
 
 @pytest.mark.parametrize("verb", ["run", "plan", "generate", "verify", "report"])
@@ -147,7 +212,12 @@ def test_help_tells_purpose_examples_and_choices(verb):
 def test_help_lists_choices_of_the_users_own_folder(tmp_path):
     (tmp_path / "method").mkdir()
     (tmp_path / "method" / "mine.yaml").write_text("name: mine\n")
-    assert "mine" in help_text("run", ["--config-dir", str(tmp_path)]).split("  method ")[1].split("sparse_only")[0]
+    assert (
+        "mine"
+        in help_text("run", ["--config-dir", str(tmp_path)])
+        .split("  method ")[1]
+        .split("sparse_only")[0]
+    )
 
 
 def test_numbers_at_their_limits_are_taken_and_beyond_refused():
@@ -165,9 +235,17 @@ def test_numbers_at_their_limits_are_taken_and_beyond_refused():
 def test_nested_mistakes_name_their_place_and_the_nearest_name():
     with pytest.raises(Problems) as caught:
         checked(
-            RunConfig, {"method": {"name": "m", "channels": [{"name": "d", "kind": "dense", "operater": "original"}]}}
+            RunConfig,
+            {
+                "method": {
+                    "name": "m",
+                    "channels": [{"name": "d", "kind": "dense", "operater": "original"}],
+                }
+            },
         )
-    assert "method.channels.0.operater: no such setting (did you mean operator?" in str(caught.value)
+    assert "method.channels.0.operater: no such setting (did you mean operator?" in str(
+        caught.value
+    )
 
 
 def test_choices_name_the_nearest_first():
@@ -175,7 +253,13 @@ def test_choices_name_the_nearest_first():
     assert choices("zzz", ["k", "kappa"]) == "known: k, kappa"
 
 
-def test_a_measure_without_a_value_for_the_collections_grades_is_refused_by_a_plan(refuse, collection):
-    (collection / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td0\t5\nq2\td2\t1\n")
-    words = ["evaluation.measures: measure 'ERR@10' takes grades up to 4", "query 'q1', document 'd0', grade 5"]
+def test_a_measure_without_a_value_for_the_collections_grades(refuse, collection):
+    """A measure without a value for the collections grades is refused by a plan."""
+    (collection / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td0\t5\nq2\td2\t1\n"
+    )
+    words = [
+        "evaluation.measures: measure 'ERR@10' takes grades up to 4",
+        "query 'q1', document 'd0', grade 5",
+    ]
     refuse(words, "plan", *dataset(collection), "method=original", "evaluation.measures=[ERR@10]")

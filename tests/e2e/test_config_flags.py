@@ -1,4 +1,6 @@
-"""Every verb and every flag: no way leads around the check of --config-dir, and nothing typed is computed."""
+"""Every verb and every flag: no way leads around the check of --config-dir, and nothing typed is
+computed.
+"""
 
 import os
 from collections.abc import Sequence
@@ -27,10 +29,18 @@ def test_every_verb_checks_the_folder_first(verb, refuse, tmp_path, monkeypatch)
 
 def test_what_arrives_from_a_submission_is_checked_again(refuse):
     write("method/x.yaml", EVIL)
-    refuse(["x.yaml:1: has a package header"], "run", "--config-name", "submitted", "--config-dir", "my")
+    refuse(
+        ["x.yaml:1: has a package header"],
+        "run",
+        "--config-name",
+        "submitted",
+        "--config-dir",
+        "my",
+    )
 
 
-def test_a_submission_reads_the_folder_of_the_flag_however_it_is_spelled(monkeypatch):
+def test_a_submission_reads_the_folder_of_the_flag_however(monkeypatch):
+    """A submission reads the folder of the flag however it is spelled."""
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:9")
     write("method/x.yaml", EVIL)
     for flag in (["--config-d=my"], ["-cd", "my"]):
@@ -87,8 +97,14 @@ def test_nothing_is_computed_from_the_environment(override, flags, refuse, capsy
 
 
 def test_references_and_names_of_output_folders_are_taken():
-    folders = ["hydra.run.dir='${oc.env:DESA_OUTPUTS,out}/${now:%Y}/${hydra:job.name}'", "hydra.job.name=x"]
-    assert composed("tracking.experiment='x-${dataset.name}'", *folders).config.tracking.experiment == "x-demo"
+    folders = [
+        "hydra.run.dir='${oc.env:DESA_OUTPUTS,out}/${now:%Y}/${hydra:job.name}'",
+        "hydra.job.name=x",
+    ]
+    assert (
+        composed("tracking.experiment='x-${dataset.name}'", *folders).config.tracking.experiment
+        == "x-demo"
+    )
 
 
 def test_a_refused_sweep_leaves_nothing(refuse, tmp_path):

@@ -37,7 +37,9 @@ def write(path: str, content: str | bytes) -> Path:
 def composed(*arguments: str) -> CellSpec:
     """The one cell that `desa run` would run."""
     orders: list[CellSpec] = []
-    hydra_app("run", "config", list(arguments), lambda config: orders.append(spec_of(config, Path())))
+    hydra_app(
+        "run", "config", list(arguments), lambda config: orders.append(spec_of(config, Path()))
+    )
     return orders[0]
 
 
@@ -58,13 +60,18 @@ def refused(path: str, *words: str) -> None:
 def test_a_method_an_encoder_and_a_generator_of_ones_own():
     write("method/mine.yaml", MINE.replace("residual}", 'residual, weight: "1/2", options: {}}'))
     write("encoder/e.yaml", "name: e\nbackend: onnx\nmodel: a/b\npath: /models/e\npooling: cls\n")
-    write("generator/g.yaml", "name: g\nkind: openai\nmodel: m\nbase_url: http://127.0.0.1:1/v1\nmap: {hyde: mugi}\n")
+    write(
+        "generator/g.yaml",
+        "name: g\nkind: openai\nmodel: m\nbase_url: http://127.0.0.1:1/v1\nmap: {hyde: mugi}\n",
+    )
     config = composed("--config-dir", "my", "method=mine", "encoder=e", "generator=g").config
     assert (config.method.name, str(config.method.channels[0].weight)) == ("mine", "1/2")
     assert (config.encoder.path, config.generator.map) == ("/models/e", {"hyde": "mugi"})
 
 
-@pytest.mark.parametrize("flag", [["--config-dir", "my"], ["--config-dir=my"], ["-cd", "my"], ["--config-d", "my"]])
+@pytest.mark.parametrize(
+    "flag", [["--config-dir", "my"], ["--config-dir=my"], ["-cd", "my"], ["--config-d", "my"]]
+)
 @pytest.mark.parametrize("first", [True, False])
 def test_the_flag_in_any_spelling_and_place(flag, first):
     write("method/mine.yaml", MINE)
@@ -84,20 +91,39 @@ def test_files_build_on_others_and_refer_to_settings():
 
 def test_experiments_set_settings_and_say_what_they_sweep(capsys):
     write(
-        "experiment/one.yaml", GLOBAL + "n_refs: 3\nfusion: {kappa: 1/3}\ntracking: {experiment: 'x-${dataset.name}'}"
+        "experiment/one.yaml",
+        GLOBAL + "n_refs: 3\nfusion: {kappa: 1/3}\ntracking: {experiment: 'x-${dataset.name}'}",
     )
     found = composed("--config-dir", "my", "+experiment=one").config
-    assert (found.n_refs, str(found.fusion.kappa), found.tracking.experiment) == (3, "1/3", "x-demo")
-    sweep = "hydra: {mode: MULTIRUN, sweeper: {params: {method: 'original, desa', fusion.kappa: '2,20'}}}\n"
-    write("experiment/own.yaml", f"# note\n{GLOBAL}defaults:\n  - override /encoder: minilm_l3\n{sweep}")
+    assert (found.n_refs, str(found.fusion.kappa), found.tracking.experiment) == (
+        3,
+        "1/3",
+        "x-demo",
+    )
+    sweep = (
+        "hydra: {mode: MULTIRUN, sweeper: {params: {method: 'original, desa', fusion.kappa:"
+        " '2,20'}}}\n"
+    )
+    write(
+        "experiment/own.yaml",
+        f"# note\n{GLOBAL}defaults:\n  - override /encoder: minilm_l3\n{sweep}",
+    )
     write("experiment/more.yaml", f"{GLOBAL}defaults: [demo, _self_]\nn_refs: 1\n")
     for name, wanted in (("own", "fusion.kappa: 2,20"), ("more", "original,shared,dense_only")):
-        hydra_app("run", "config", ["--cfg", "hydra", "--config-dir", "my", f"+experiment={name}"], lambda _: None)
+        hydra_app(
+            "run",
+            "config",
+            ["--cfg", "hydra", "--config-dir", "my", f"+experiment={name}"],
+            lambda _: None,
+        )
         assert wanted in capsys.readouterr().out
 
 
 def test_expectations_of_ones_own_are_read(refuse):
-    row = "{overrides: [method=nope, 'evaluation.measures=[AP,R@100]'], metric: AP, value: 1, tolerance: 0, source: me}"
+    row = (
+        "{overrides: [method=nope, 'evaluation.measures=[AP,R@100]'], metric: AP, value: 1,"
+        " tolerance: 0, source: me}"
+    )
     for header in ("", GLOBAL):
         write("expected/own.yaml", f"{header}expected:\n  - {row}\n")
         refuse(["no method 'nope'"], "verify", "--config-dir", "my", "expected=own")
@@ -125,7 +151,8 @@ def test_links_within_the_folder_are_followed():
     assert composed("--config-dir", "my", "method=mine").config.method.name == "mine"
 
 
-def test_hydra_composes_what_was_checked_whatever_becomes_of_the_files():
+def test_hydra_composes_what_was_checked_whatever_becomes():
+    """Hydra composes what was checked whatever becomes of the files."""
     file = write("method/mine.yaml", MINE)
     files = read_folder(Path("my"))
     file.write_text("# @package hydra\n_target_: os.getcwd\n")
@@ -140,39 +167,93 @@ def test_hydra_composes_what_was_checked_whatever_becomes_of_the_files():
 
 
 CONTENTS = {
-    "a package header": ("# @package _global_\nname: mine\n", ["mine.yaml:1", "package header", "remove that line"]),
-    "a header below a comment": ("# note\n\n  #  @package  hydra.job\nname: a\n", ["mine.yaml:3", "package header"]),
-    "a header after a line separator": ("#\u2028# @package _global_\nname: a\n", ["package header"]),
-    "a header after a byte order mark": ("\ufeff#@package _global_\nname: a\n", ["mine.yaml:1", "package header"]),
-    "an object to make": (MINE + "_target_: os.system\n", ["mine.yaml:5", "no such setting", "_target_"]),
-    "an object deeper": (MINE.replace("dense}", "dense}").replace("operator:", "_target_: x, operator:"), ["_target_"]),
-    "settings of Hydra": (MINE + "hydra: {job: {env_set: {A: b}}}\n", ["mine.yaml:5", "no such setting: hydra"]),
+    "a package header": (
+        "# @package _global_\nname: mine\n",
+        ["mine.yaml:1", "package header", "remove that line"],
+    ),
+    "a header below a comment": (
+        "# note\n\n  #  @package  hydra.job\nname: a\n",
+        ["mine.yaml:3", "package header"],
+    ),
+    "a header after a line separator": (
+        "#\u2028# @package _global_\nname: a\n",
+        ["package header"],
+    ),
+    "a header after a byte order mark": (
+        "\ufeff#@package _global_\nname: a\n",
+        ["mine.yaml:1", "package header"],
+    ),
+    "an object to make": (
+        MINE + "_target_: os.system\n",
+        ["mine.yaml:5", "no such setting", "_target_"],
+    ),
+    "an object deeper": (
+        MINE.replace("dense}", "dense}").replace("operator:", "_target_: x, operator:"),
+        ["_target_"],
+    ),
+    "settings of Hydra": (
+        MINE + "hydra: {job: {env_set: {A: b}}}\n",
+        ["mine.yaml:5", "no such setting: hydra"],
+    ),
     "another group's key": (MINE + "kappa: 3\n", ["mine.yaml:5", "no such setting: kappa"]),
-    "the environment": (MINE + "fusion: ${oc.env:DESA_TEST_SECRET}\n", ["mine.yaml:5", "write the value itself"]),
-    "the environment, nested": (MINE + "fusion: '${${fusion.k}:x}'\n", ["mine.yaml:5", "one setting"]),
+    "the environment": (
+        MINE + "fusion: ${oc.env:DESA_TEST_SECRET}\n",
+        ["mine.yaml:5", "write the value itself"],
+    ),
+    "the environment, nested": (
+        MINE + "fusion: '${${fusion.k}:x}'\n",
+        ["mine.yaml:5", "one setting"],
+    ),
     "the environment, spliced": (
         MINE + "fusion: '$${encoder.query_prefix}{oc.env:X}'\n",
         ["mine.yaml:5", "one setting"],
     ),
-    "the environment, escaped": (MINE + 'fusion: "\\x24{oc.env:HOME}"\n', ["mine.yaml:5", "one setting"]),
-    "the environment, folded": (MINE + "fusion: >-\n  ${oc.env:\n  HOME}\n", ["mine.yaml:5", "one setting"]),
+    "the environment, escaped": (
+        MINE + 'fusion: "\\x24{oc.env:HOME}"\n',
+        ["mine.yaml:5", "one setting"],
+    ),
+    "the environment, folded": (
+        MINE + "fusion: >-\n  ${oc.env:\n  HOME}\n",
+        ["mine.yaml:5", "one setting"],
+    ),
     "the environment, decoded": (MINE + "fusion: '${oc.decode:${oc.env:HOME}}'\n", ["one setting"]),
-    "the environment in a key": (MINE + "'${oc.env:HOME}': 1\n", ["mine.yaml:5", "no such setting"]),
-    "a computed option": (MINE.replace("residual}", "residual, options: {'${oc.env:A}': 1}}"), ["plain name"]),
+    "the environment in a key": (
+        MINE + "'${oc.env:HOME}': 1\n",
+        ["mine.yaml:5", "no such setting"],
+    ),
+    "a computed option": (
+        MINE.replace("residual}", "residual, options: {'${oc.env:A}': 1}}"),
+        ["plain name"],
+    ),
     "the time": (MINE + "fusion: ${now:%Y}\n", ["one setting"]),
     "Hydra's own settings": (MINE + "fusion: ${hydra:runtime.cwd}\n", ["one setting"]),
     "a reference into hydra": (MINE + "fusion: ${hydra.job.name}\n", ["no setting with a value"]),
     "a relative reference": (MINE + "fusion: ${..kappa}\n", ["one setting"]),
     "a reference to a whole group": (MINE + "fusion: ${method}\n", ["no setting with a value"]),
     "two references": (MINE + "fusion: ${fusion.k}${fusion.k}\n", ["one setting"]),
-    "defaults of another group": (f"defaults:\n  - /hydra/job_logging: x\n{MINE}", ["mine.yaml:2", "job_logging"]),
-    "defaults that override Hydra": (f"defaults:\n  - override /hydra/launcher: x\n{MINE}", ["mine.yaml:2"]),
-    "defaults with a package": (f"defaults:\n  - desa@hydra.job\n{MINE}", ["mine.yaml:2", "desa@hydra.job"]),
-    "defaults with a package renamed": (f"defaults:\n  - /method@_here_: desa\n{MINE}", ["mine.yaml:2"]),
+    "defaults of another group": (
+        f"defaults:\n  - /hydra/job_logging: x\n{MINE}",
+        ["mine.yaml:2", "job_logging"],
+    ),
+    "defaults that override Hydra": (
+        f"defaults:\n  - override /hydra/launcher: x\n{MINE}",
+        ["mine.yaml:2"],
+    ),
+    "defaults with a package": (
+        f"defaults:\n  - desa@hydra.job\n{MINE}",
+        ["mine.yaml:2", "desa@hydra.job"],
+    ),
+    "defaults with a package renamed": (
+        f"defaults:\n  - /method@_here_: desa\n{MINE}",
+        ["mine.yaml:2"],
+    ),
     "optional defaults": (f"defaults:\n  - optional /method: desa\n{MINE}", ["mine.yaml:2"]),
     "defaults from above": (f"defaults:\n  - ../config\n{MINE}", ["mine.yaml:2", "../config"]),
     "computed defaults": (f"defaults:\n  - ${{oc.env:HOME}}\n{MINE}", ["mine.yaml:2"]),
-    "defaults that are not there": (f"defaults: [nope, _self_]\n{MINE}", ["method nope, which is not there"]),
+    "defaults that are not there": (
+        f"defaults: [nope, _self_]\n{MINE}",
+        ["method nope, which is not there"],
+    ),
     "defaults in a circle": (f"defaults: [mine, _self_]\n{MINE}", ["come back"]),
     "defaults that would win in silence": (f"defaults: [desa]\n{MINE}", ["add _self_"]),
     "defaults that are no list": (f"defaults: {{method: desa}}\n{MINE}", ["are a list"]),
@@ -207,7 +288,9 @@ def test_an_alias_bomb_is_refused_at_once():
 def test_defaults_that_multiply_are_refused():
     write("method/f0.yaml", MINE)
     for number in range(1, 40):
-        write(f"method/f{number}.yaml", f"defaults: [f{number - 1}, f{number - 1}, _self_]\nname: x\n")
+        write(
+            f"method/f{number}.yaml", f"defaults: [f{number - 1}, f{number - 1}, _self_]\nname: x\n"
+        )
     refused("method/f39.yaml", "more than 50 files")
 
 
@@ -219,8 +302,14 @@ PLACES = {
     "the other ending": ("method/mine.yml", [".yaml", "rename it to mine.yaml"]),
     "the ending in capitals": ("method/mine.YAML", ["rename it to mine.yaml"]),
     "no plain name": ("method/my file.yaml", ["its name cannot be a choice"]),
-    "the name of a device": ("method/con.yaml", ["its name cannot be a choice: the name of a device"]),
-    "a name that the platform has": ("method/desa.yaml", ["the platform brings a method desa", "another name"]),
+    "the name of a device": (
+        "method/con.yaml",
+        ["its name cannot be a choice: the name of a device"],
+    ),
+    "a name that the platform has": (
+        "method/desa.yaml",
+        ["the platform brings a method desa", "another name"],
+    ),
 }
 
 
@@ -237,7 +326,8 @@ def test_a_folder_of_hydras_is_refused(path):
     refused(path.partition("/")[0], "no group of ours")
 
 
-def test_links_out_of_the_folder_and_what_is_no_plain_file_are_refused(tmp_path):
+def test_links_out_of_the_folder_and_what_is_no_plain_file(tmp_path):
+    """Links out of the folder and what is no plain file are refused."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "mine.yaml").write_text(MINE)
@@ -261,26 +351,59 @@ def test_the_folder_as_a_whole_has_a_limit():
 
 EXPERIMENTS = {
     "no header": ("n_refs: 3\n", ["no package header", "# @package _global_"]),
-    "another package": ("# @package hydra\nn_refs: 3\n", ["x.yaml:1", "another package than _global_"]),
+    "another package": (
+        "# @package hydra\nn_refs: 3\n",
+        ["x.yaml:1", "another package than _global_"],
+    ),
     "two packages": (f"{GLOBAL}# @package hydra\nn_refs: 3\n", ["x.yaml:2", "another package"]),
-    "the job's environment": (f"{GLOBAL}hydra: {{job: {{env_set: {{A: b}}}}}}", ["x.yaml:2", "hydra.job"]),
+    "the job's environment": (
+        f"{GLOBAL}hydra: {{job: {{env_set: {{A: b}}}}}}",
+        ["x.yaml:2", "hydra.job"],
+    ),
     "where outputs go": (f"{GLOBAL}hydra: {{run: {{dir: /etc}}}}", ["x.yaml:2", "hydra.run"]),
-    "the search path": (f"{GLOBAL}hydra: {{searchpath: ['file:///x']}}", ["x.yaml:2", "hydra.searchpath"]),
-    "another sweeper": (f"{GLOBAL}hydra: {{sweeper: {{_target_: x, params: {{}}}}}}", ["hydra.sweeper"]),
-    "callbacks": (f"{GLOBAL}hydra: {{callbacks: {{x: {{_target_: os.system}}}}}}", ["hydra.callbacks"]),
+    "the search path": (
+        f"{GLOBAL}hydra: {{searchpath: ['file:///x']}}",
+        ["x.yaml:2", "hydra.searchpath"],
+    ),
+    "another sweeper": (
+        f"{GLOBAL}hydra: {{sweeper: {{_target_: x, params: {{}}}}}}",
+        ["hydra.sweeper"],
+    ),
+    "callbacks": (
+        f"{GLOBAL}hydra: {{callbacks: {{x: {{_target_: os.system}}}}}}",
+        ["hydra.callbacks"],
+    ),
     "a mode": (f"{GLOBAL}hydra: {{mode: '${{oc.env:A}}'}}", ["is no mode"]),
-    "a sweep over Hydra": (f"{GLOBAL}hydra: {{sweeper: {{params: {{hydra/launcher: basic}}}}}}", ["no such setting"]),
-    "a sweep over a package": (f"{GLOBAL}hydra: {{sweeper: {{params: {{method@hydra.job: a}}}}}}", ["no such setting"]),
+    "a sweep over Hydra": (
+        f"{GLOBAL}hydra: {{sweeper: {{params: {{hydra/launcher: basic}}}}}}",
+        ["no such setting"],
+    ),
+    "a sweep over a package": (
+        f"{GLOBAL}hydra: {{sweeper: {{params: {{method@hydra.job: a}}}}}}",
+        ["no such setting"],
+    ),
     "a sweep of computed values": (
         f"{GLOBAL}hydra: {{sweeper: {{params: {{tracking.experiment: 'a,$\\{{oc.env:A\\}}'}}}}}}",
         ["no list of plain values"],
     ),
-    "a sweep over an address": (f"{GLOBAL}hydra: {{sweeper: {{params: {{tracking.uri: x}}}}}}", ["command line"]),
-    "a sweep without end": (f"{GLOBAL}hydra: {{sweeper: {{params: {{n_refs: 'range(1,9)'}}}}}}", ["plain values"]),
+    "a sweep over an address": (
+        f"{GLOBAL}hydra: {{sweeper: {{params: {{tracking.uri: x}}}}}}",
+        ["command line"],
+    ),
+    "a sweep without end": (
+        f"{GLOBAL}hydra: {{sweeper: {{params: {{n_refs: 'range(1,9)'}}}}}}",
+        ["plain values"],
+    ),
     "a key of no group": (f"{GLOBAL}foo: 3\n", ["x.yaml:2", "no such setting: foo"]),
-    "the environment": (f"{GLOBAL}tracking: {{experiment: '${{oc.env:HOME}}'}}\n", ["x.yaml:2", "one setting"]),
+    "the environment": (
+        f"{GLOBAL}tracking: {{experiment: '${{oc.env:HOME}}'}}\n",
+        ["x.yaml:2", "one setting"],
+    ),
     "a launcher": (f"{GLOBAL}defaults:\n  - override /hydra/launcher: basic\n", ["x.yaml:3"]),
-    "one group twice": (f"{GLOBAL}defaults:\n  - override /method: a\n  - override /method: b\n", ["x.yaml:4", "once"]),
+    "one group twice": (
+        f"{GLOBAL}defaults:\n  - override /method: a\n  - override /method: b\n",
+        ["x.yaml:4", "once"],
+    ),
 }
 
 
@@ -312,7 +435,14 @@ def test_what_hands_over_control_is_set_on_the_command_line_only(group, key, val
 
 
 @pytest.mark.parametrize(
-    "override", ["hydra.run.dir=/etc", "store.root=/x", "method@hydra.job=a", "+foo=1", "fusion.kappa=${oc.env:HOME}"]
+    "override",
+    [
+        "hydra.run.dir=/etc",
+        "store.root=/x",
+        "method@hydra.job=a",
+        "+foo=1",
+        "fusion.kappa=${oc.env:HOME}",
+    ],
 )
 def test_expectations_choose_settings_of_ours_only(override):
     row = f"{{overrides: ['{override}'], metric: AP, value: 1, tolerance: 0, source: me}}"
@@ -321,6 +451,9 @@ def test_expectations_choose_settings_of_ours_only(override):
 
 
 def test_published_numbers_are_plain_data():
-    write("compare/x.yaml", "name: x\nsetting: {encoder: '${oc.env:HOME}'}\nqueries: {}\n_target_: x\n")
+    write(
+        "compare/x.yaml",
+        "name: x\nsetting: {encoder: '${oc.env:HOME}'}\nqueries: {}\n_target_: x\n",
+    )
     refused("compare/x.yaml:2", "no plain text")
     refused("compare/x.yaml:4", "no such setting")

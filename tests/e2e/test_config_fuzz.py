@@ -1,4 +1,6 @@
-"""Whatever bytes lie below --config-dir: they are plain settings of one group, or refused in lines."""
+"""Whatever bytes lie below --config-dir: they are plain settings of one group, or
+refused in lines.
+"""
 
 import os
 from pathlib import Path
@@ -15,8 +17,29 @@ from desa_ray.jobs.cli.config_rules import GLOBAL
 
 CASES = settings(max_examples=10_000, deadline=None, database=None)
 WORDS = [
-    *("name", "defaults", "_self_", "channels", "options", "map", "hydra", "sweeper", "params", "mode", "expected"),
-    *("overrides", "_target_", "override /encoder", "/hydra/launcher@x", "method@hydra", "queries", "desa", "kappa"),
+    *(
+        "name",
+        "defaults",
+        "_self_",
+        "channels",
+        "options",
+        "map",
+        "hydra",
+        "sweeper",
+        "params",
+        "mode",
+        "expected",
+    ),
+    *(
+        "overrides",
+        "_target_",
+        "override /encoder",
+        "/hydra/launcher@x",
+        "method@hydra",
+        "queries",
+        "desa",
+        "kappa",
+    ),
     *(
         "${fusion.k}",
         "${oc.env:HOME}",
@@ -46,7 +69,23 @@ WORDS = [
         "0x",
     ),
 ]
-PUNCTUATION = [": ", "\n", "\n  ", "- ", "[", "]", "{", "}", ", ", "'", '"', "|\n ", ">-\n ", "? ", " #"]
+PUNCTUATION = [
+    ": ",
+    "\n",
+    "\n  ",
+    "- ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    "'",
+    '"',
+    "|\n ",
+    ">-\n ",
+    "? ",
+    " #",
+]
 
 
 def held(group: str, data: bytes) -> None:
@@ -83,14 +122,25 @@ def test_any_bytes(group, data):
 
 @pytest.mark.slow
 @CASES
-@given(st.sampled_from(KNOWN), st.lists(st.sampled_from([*WORDS, *PUNCTUATION]) | st.text(max_size=3), max_size=25))
+@given(
+    st.sampled_from(KNOWN),
+    st.lists(st.sampled_from([*WORDS, *PUNCTUATION]) | st.text(max_size=3), max_size=25),
+)
 def test_any_pieces_of_yaml(group, pieces):
     held(group, "".join(pieces).encode(errors="surrogatepass"))
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(WORDS)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner)
+    ),
     max_leaves=12,
 )
 

@@ -1,4 +1,6 @@
-"""The package as users get it: a wheel brings the configuration, the demo's data and the command."""
+"""The package as users get it: a wheel brings the configuration, the demo's data and the
+command.
+"""
 
 import os
 import shutil
@@ -19,7 +21,16 @@ def installed(tmp_path_factory) -> Path:
     ignored = shutil.ignore_patterns(".*", "outputs", "build", "*.egg-info", "__pycache__")
     shutil.copytree(REPOSITORY, source, ignore=ignored)
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    build = [uv, "build", "-q", "--wheel", "--no-build-isolation", "--offline", "--python", sys.executable]
+    build = [
+        uv,
+        "build",
+        "-q",
+        "--wheel",
+        "--no-build-isolation",
+        "--offline",
+        "--python",
+        sys.executable,
+    ]
     subprocess.run([*build, "-o", str(folder / "dist"), str(source)], check=True, timeout=120)
     (wheel,) = (folder / "dist").glob("*.whl")
     shutil.unpack_archive(wheel, folder / "site", "zip")
@@ -29,10 +40,13 @@ def installed(tmp_path_factory) -> Path:
 def _desa(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(site), "DESA_HOME": str(cwd / "home")}
     script = (
-        "import sys, desa_ray.jobs.__main__ as m; assert m.__file__.startswith(sys.argv.pop(1)), m.__file__; m.main()"
+        "import sys, desa_ray.jobs.__main__ as m; assert m.__file__.startswith(sys.argv.pop(1)),"
+        " m.__file__; m.main()"
     )
     command = [sys.executable, "-c", script, str(site), *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def test_the_wheel_runs_from_any_folder(installed, tmp_path):

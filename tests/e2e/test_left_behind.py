@@ -1,4 +1,6 @@
-"""What killed runs leave is swept when the next one starts, and a removed working folder is one line."""
+"""What killed runs leave is swept when the next one starts, and a removed working folder is one
+line.
+"""
 
 import os
 import signal
@@ -34,7 +36,10 @@ def released():
 def writer(folder: Path) -> subprocess.Popen:
     """A process that has claimed an output folder."""
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(folder)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "claimed\n"
@@ -113,7 +118,9 @@ def test_a_removed_working_folder_is_one_line(verb, refuse, tmp_path, monkeypatc
     monkeypatch.setattr("pytest.MonkeyPatch.chdir", lambda *_: (os.chdir(gone), gone.rmdir()))
     here = Path.cwd()
     try:
-        (line,) = refuse(["the current folder is gone", "cd to a folder that exists"], verb, "dataset=demo")
+        (line,) = refuse(
+            ["the current folder is gone", "cd to a folder that exists"], verb, "dataset=demo"
+        )
     finally:
         os.chdir(here)
     assert line.count("error:") == 1

@@ -1,4 +1,6 @@
-"""Every method in one command on a slice of SciFact, and what must hold between them; methods of a user's own."""
+"""Every method in one command on a slice of SciFact, and what must hold between them; methods of a
+user's own.
+"""
 
 import json
 import shutil
@@ -34,20 +36,35 @@ class Sweep:
 
 
 @pytest.fixture(scope="module")
-def sweep(serial_sweep: Path, scifact_slice: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+def sweep(
+    serial_sweep: Path, scifact_slice: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Sweep:
     folder = tmp_path_factory.mktemp("methods")
     shutil.copytree(serial_sweep / "home", folder / "home")
-    arguments = ["-m", "+experiment=methods", *dataset(scifact_slice), f"draws={DRAWS}", "cluster=serial"]
+    arguments = [
+        "-m",
+        "+experiment=methods",
+        *dataset(scifact_slice),
+        f"draws={DRAWS}",
+        "cluster=serial",
+    ]
     done = run_desa(folder, folder / "home", "run", *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     cells = summaries(folder)
     (root,) = folder.glob("outputs/sweeps/*/*")
-    records = {cell["method"]: pl.read_parquet(root / str(n) / "records.parquet") for n, cell in enumerate(cells)}
+    records = {
+        cell["method"]: pl.read_parquet(root / str(n) / "records.parquet")
+        for n, cell in enumerate(cells)
+    }
     return Sweep(folder, {cell["method"]: cell for cell in cells}, records)
 
 
-def test_one_command_runs_every_method_whose_texts_are_there_and_says_what_stands_in(sweep):
-    shipped = {file.stem for file in (Path(__file__).resolve().parents[2] / "conf" / "method").glob("*.yaml")}
+def test_one_command_runs_every_method_whose_texts(sweep):
+    """One command runs every method whose texts are there and says what stands in."""
+    shipped = {
+        file.stem
+        for file in (Path(__file__).resolve().parents[2] / "conf" / "method").glob("*.yaml")
+    }
     assert set(sweep.cells) == shipped - {"dvcqr"}  # no rewrites are recorded for SciFact
     labels = {name: cell["generator"] for name, cell in sweep.cells.items()}
     assert labels["hyde"] == "recorded:hyde<-references"
@@ -55,12 +72,20 @@ def test_one_command_runs_every_method_whose_texts_are_there_and_says_what_stand
     assert labels["query2doc"] == labels["desa"] == "recorded"
     assert labels["original"] is None
     assert set(sweep.records["hyde"]["generator"]) == {"recorded:hyde<-references"}
-    assert all(cell["draws"] == (DRAWS if labels[name] else 1) for name, cell in sweep.cells.items())
+    assert all(
+        cell["draws"] == (DRAWS if labels[name] else 1) for name, cell in sweep.cells.items()
+    )
 
 
-def test_original_channels_are_ranked_once_for_all_methods_and_draws(sweep):
-    found = [json.loads(path.read_text()) for path in (sweep.folder / "home/store/ranking").glob("*/manifest.json")]
-    originals = [m["key"]["params"]["kind"] for m in found if m["key"]["params"]["operator"] == "original"]
+def test_original_channels_are_ranked_once_for_all_methods(sweep):
+    """Original channels are ranked once for all methods and draws."""
+    found = [
+        json.loads(path.read_text())
+        for path in (sweep.folder / "home/store/ranking").glob("*/manifest.json")
+    ]
+    originals = [
+        m["key"]["params"]["kind"] for m in found if m["key"]["params"]["operator"] == "original"
+    ]
     assert sorted(originals) == ["dense", "sparse"]
 
 
@@ -68,7 +93,8 @@ def _sparse(records: pl.DataFrame) -> list[int]:
     return records["sparse_support"].to_list()
 
 
-def test_mask_and_product_keep_the_original_support_and_references_alone_do_not(sweep):
+def test_mask_and_product_keep_the_original_support(sweep):
+    """Mask and product keep the original support and references alone do not."""
     original = _sparse(sweep.records["original"]) * DRAWS
     for name in ("desa", "binary_mask", "sparse_only"):
         assert _sparse(sweep.records[name]) == original
@@ -81,17 +107,30 @@ def test_mask_and_product_keep_the_original_support_and_references_alone_do_not(
     assert sweep.cells["references_product"]["metrics"]["support_ratio"] < 1
 
 
-def test_relaxation_admits_at_most_ten_documents_and_only_expansion_only_ones(sweep):
-    grown = sweep.records["relaxed_count"]["sparse_support"] - sweep.records["desa"]["sparse_support"]
+def test_relaxation_admits_at_most_ten_documents(sweep):
+    """Relaxation admits at most ten documents and only expansion only ones."""
+    grown = (
+        sweep.records["relaxed_count"]["sparse_support"] - sweep.records["desa"]["sparse_support"]
+    )
     assert grown.min() >= 0
     assert grown.max() == 10
     assert (sweep.records["relaxed_count"]["support_retained"] == 1).all()
-    assert (sweep.records["relaxed_share"]["sparse_support"] >= sweep.records["desa"]["sparse_support"]).all()
+    assert (
+        sweep.records["relaxed_share"]["sparse_support"] >= sweep.records["desa"]["sparse_support"]
+    ).all()
 
 
-def test_methods_without_relaxation_or_magnitude_rank_differently(sweep):
+def test_methods_without_relaxation_or_magnitude_rank(sweep):
+    """Methods without relaxation or magnitude rank differently."""
     tops = {name: records["top"].to_list() for name, records in sweep.records.items()}
-    for name in ("binary_mask", "references_only", "references_product", "shared", "relaxed_count", "dense_only"):
+    for name in (
+        "binary_mask",
+        "references_only",
+        "references_product",
+        "shared",
+        "relaxed_count",
+        "dense_only",
+    ):
         assert tops[name] != tops["desa"], name
     assert tops["qudar_weighted"] != tops["qudar_complete"]
 
@@ -106,24 +145,32 @@ def _cell(sweep: Sweep, folder: Path, method: str):
 
 
 @pytest.mark.parametrize("method", ["qudar_complete", "qudar_weighted", "qudar_top1000"])
-def test_qudars_certified_top_20_is_the_complete_fusion_of_four_rankings(sweep, scifact_slice, method):
+def test_qudars_certified_top_20_is_the_complete_fusion_of_four(sweep, scifact_slice, method):
+    """Qudars certified top 20 is the complete fusion of four rankings."""
     cell = _cell(sweep, scifact_slice, method)
     ids = read_rows(cell.collection.documents)["id"].to_list()
     records = sweep.records[method]
     for draw, stage in enumerate(cell.fused):
-        rankings = [Rankings(stage.inputs[f"channel:{c['name']}"]) for c in stage.params["channels"]]
+        rankings = [
+            Rankings(stage.inputs[f"channel:{c['name']}"]) for c in stage.params["channels"]
+        ]
         for row, record in enumerate(records.filter(pl.col("draw") == draw).iter_rows(named=True)):
             scores: dict[int, Fraction] = {}
             for ranking, weight in zip(rankings, record["weights"], strict=True):
-                for rank, document in enumerate(ranking.docs(row)[: stage.params["prefix"]].tolist(), 1):
-                    scores[document] = scores.get(document, Fraction(0)) + Fraction(weight) / (60 + rank)
+                for rank, document in enumerate(
+                    ranking.docs(row)[: stage.params["prefix"]].tolist(), 1
+                ):
+                    scores[document] = scores.get(document, Fraction(0)) + Fraction(weight) / (
+                        60 + rank
+                    )
             best = sorted(scores, key=lambda d: (-scores[d], d))[:20]
             assert record["top"] == [ids[document] for document in best], (draw, record["query_id"])
             assert len(record["depths"]) == 4
             assert sum(record["depths"]) == record["steps"] == record["depth_total"]
 
 
-def test_confidence_weights_are_each_querys_own_and_a_weight_of_zero_is_never_read(sweep):
+def test_confidence_weights_are_each_querys_own_and_a_weight(sweep):
+    """Confidence weights are each querys own and a weight of zero is never read."""
     records = sweep.records["qudar_weighted"]
     weights = [[Fraction(w) for w in own] for own in records["weights"].to_list()]
     assert all(sum(own) == 1 for own in weights)
@@ -136,7 +183,9 @@ def test_confidence_weights_are_each_querys_own_and_a_weight_of_zero_is_never_re
 def test_mechanism_compares_with_the_original_sparse_ranking(sweep):
     columns = ["turnover", "rr_change", "support_retained"]
     for name in ("original", "bm25", "dense_original", "qudar_complete", "exp4fuse"):
-        assert sweep.records[name].select(columns).null_count().sum_horizontal().item() == 3 * len(sweep.records[name])
+        assert sweep.records[name].select(columns).null_count().sum_horizontal().item() == 3 * len(
+            sweep.records[name]
+        )
     same = sweep.records["dense_only"]
     assert set(same["turnover"]) == {0}
     assert set(same["rr_change"].drop_nulls()) == {0}
@@ -148,8 +197,9 @@ def test_mechanism_compares_with_the_original_sparse_ranking(sweep):
     assert metrics["support_retained_min"] == 1
 
 
-def test_cutoffs_stand_in_every_record_and_the_longest_is_the_complete_fusion_here(sweep):
+def test_cutoffs_stand_in_every_record_and_the_longest(sweep):
     # 500 documents: prefixes of 1,000 are whole rankings.
+    """Cutoffs stand in every record and the longest is the complete fusion here."""
     for name, records in sweep.records.items():
         assert set(map(tuple, records["cutoffs"].to_list())) == {(10, 20, 50, 100, 200, 500, 1000)}
         assert records["cut_same_top"].list.get(6).all(), name
@@ -172,18 +222,33 @@ def test_label_changes_are_those_of_the_records(sweep):
     def sign(difference: float) -> int:
         return 0 if abs(difference) <= 1e-12 else (1 if difference > 0 else -1)
 
-    pairs = [(sign(r["cut_ndcg_at_10"][2] - r["cut_o"][2]), sign(r["ndcg_at_10"] - r["o"])) for r in rows]
+    pairs = [
+        (sign(r["cut_ndcg_at_10"][2] - r["cut_o"][2]), sign(r["ndcg_at_10"] - r["o"])) for r in rows
+    ]
     metrics = sweep.cells["desa"]["metrics"]
-    assert metrics["cut_ndcg_at_10_changed/L50"] == pytest.approx(sum(a != b for a, b in pairs) / len(pairs))
-    assert metrics["cut_ndcg_at_10_reversed/L50"] == pytest.approx(sum(a * b < 0 for a, b in pairs) / len(pairs))
+    assert metrics["cut_ndcg_at_10_changed/L50"] == pytest.approx(
+        sum(a != b for a, b in pairs) / len(pairs)
+    )
+    assert metrics["cut_ndcg_at_10_reversed/L50"] == pytest.approx(
+        sum(a * b < 0 for a, b in pairs) / len(pairs)
+    )
 
 
 def test_diagnostics_reach_mlflow(sweep):
     client = MlflowClient(f"sqlite:///{sweep.folder / 'home' / 'mlflow.db'}")
     logged = client.get_run(sweep.cells["desa"]["mlflow_run_id"]).data.metrics
-    for name in ("turnover", "rr_change", "support_retained", "support_ratio", "dense_angle_deg_max"):
+    for name in (
+        "turnover",
+        "rr_change",
+        "support_retained",
+        "support_ratio",
+        "dense_angle_deg_max",
+    ):
         assert logged[name] == sweep.cells["desa"]["metrics"][name]
-    assert logged["cut_ndcg_at_10_changed/L50"] == sweep.cells["desa"]["metrics"]["cut_ndcg_at_10_changed/L50"]
+    assert (
+        logged["cut_ndcg_at_10_changed/L50"]
+        == sweep.cells["desa"]["metrics"]["cut_ndcg_at_10_changed/L50"]
+    )
     params = client.get_run(sweep.cells["hyde"]["mlflow_run_id"]).data.params
     assert params["generator"] == "recorded:hyde<-references"
 
@@ -200,8 +265,17 @@ channels:
 def test_a_users_own_method_needs_one_file_in_a_folder_of_theirs(sweep, scifact_slice, tmp_path):
     (tmp_path / "my" / "method").mkdir(parents=True)
     (tmp_path / "my" / "method" / "mine.yaml").write_text(MINE)
-    common = ["--config-dir", "my", *dataset(scifact_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
-    done = run_desa(tmp_path, sweep.folder / "home", "run", "-m", *common, "method=mine,relaxed_count,desa")
+    common = [
+        "--config-dir",
+        "my",
+        *dataset(scifact_slice),
+        "draws=1",
+        "cluster=serial",
+        "tracking.enabled=false",
+    ]
+    done = run_desa(
+        tmp_path, sweep.folder / "home", "run", "-m", *common, "method=mine,relaxed_count,desa"
+    )
     assert done.returncode == 0, done.stderr
     mine, _, desa = summaries(tmp_path)
     assert mine["method"] == "mine"
@@ -211,20 +285,40 @@ def test_a_users_own_method_needs_one_file_in_a_folder_of_theirs(sweep, scifact_
 
 
 BROKEN = {
-    "an unknown key": ("oprator: x, operator: residual", ["oprator", "known: name, kind, operator, weight"]),
-    "an unknown operator": ("operator: rotate", ["unknown dense operator 'rotate'", "known: original, residual"]),
+    "an unknown key": (
+        "oprator: x, operator: residual",
+        ["oprator", "known: name, kind, operator, weight"],
+    ),
+    "an unknown operator": (
+        "operator: rotate",
+        ["unknown dense operator 'rotate'", "known: original, residual"],
+    ),
     "a weight of 0": ("operator: residual, weight: 0", ["weight 0 is not positive"]),
-    "an impossible weight": ("operator: residual, weight: 1/0", ["method.channels.0.weight", "division by zero"]),
+    "an impossible weight": (
+        "operator: residual, weight: 1/0",
+        ["method.channels.0.weight", "division by zero"],
+    ),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_users_broken_method_fails_at_plan_time_with_what_is_known(case, scifact_slice, desa, tmp_path):
+def test_a_users_broken_method_fails_at_plan_time(case, scifact_slice, desa, tmp_path):
+    """A users broken method fails at plan time with what is known."""
     channel, words = BROKEN[case]
     (tmp_path / "my" / "method").mkdir(parents=True)
-    text = f"name: mine\nprompt: references\nchannels:\n  - {{name: dense, kind: dense, {channel}}}\n"
+    text = (
+        f"name: mine\nprompt: references\nchannels:\n  - {{name: dense, kind: dense, {channel}}}\n"
+    )
     (tmp_path / "my" / "method" / "mine.yaml").write_text(text)
-    done = desa("run", "--config-dir", "my", "method=mine", *dataset(scifact_slice), "cluster=serial", check=False)
+    done = desa(
+        "run",
+        "--config-dir",
+        "my",
+        "method=mine",
+        *dataset(scifact_slice),
+        "cluster=serial",
+        check=False,
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     for word in words:
@@ -237,7 +331,13 @@ def test_nothing_admitted_is_desa_to_the_last_rank(sweep, scifact_slice, tmp_pat
     for name, option in (("relaxed_count", "count=0"), ("relaxed_share", "share=1")):
         override = f"method.channels.1.options.{option}"
         done = run_desa(
-            tmp_path, sweep.folder / "home", "run", *common, f"method={name}", override, f"hydra.run.dir={name}"
+            tmp_path,
+            sweep.folder / "home",
+            "run",
+            *common,
+            f"method={name}",
+            override,
+            f"hydra.run.dir={name}",
         )
         assert done.returncode == 0, done.stderr
         records = pl.read_parquet(tmp_path / name / "records.parquet")
@@ -248,14 +348,22 @@ def test_nothing_admitted_is_desa_to_the_last_rank(sweep, scifact_slice, tmp_pat
 
 def test_each_channel_may_have_a_prompt_of_its_own(sweep, scifact_slice, tmp_path):
     stand_ins = "generator.map={semantic_rewrite: query2doc, lexical_rewrite: references}"
-    common = [*dataset(scifact_slice), "draws=1", "cluster=serial", "tracking.enabled=false", "hydra.run.dir=out"]
+    common = [
+        *dataset(scifact_slice),
+        "draws=1",
+        "cluster=serial",
+        "tracking.enabled=false",
+        "hydra.run.dir=out",
+    ]
     done = run_desa(tmp_path, sweep.folder / "home", "run", *common, "method=dvcqr", stand_ins)
     assert done.returncode == 0, done.stderr
     records = pl.read_parquet(tmp_path / "out" / "records.parquet")
     label = "recorded:semantic_rewrite<-query2doc,lexical_rewrite<-references"
     assert set(records["generator"]) == {label}
     keys = set(records["generation_key"])
-    assert keys == {f"{_one(sweep, 'query2doc', 'generation_key')},{_one(sweep, 'desa', 'generation_key')}"}
+    assert keys == {
+        f"{_one(sweep, 'query2doc', 'generation_key')},{_one(sweep, 'desa', 'generation_key')}"
+    }
     assert records["generation_hash"].str.count_matches(",").to_list() == [1] * records.height
     assert records["support_retained"].min() < 1  # a rewrite drops words of the query
 
@@ -265,7 +373,8 @@ def _one(sweep: Sweep, method: str, column: str) -> str:
     return value
 
 
-def test_a_fallback_is_original_in_every_channel_and_says_nothing_of_mechanism(sweep, scifact_slice, tmp_path):
+def test_a_fallback_is_original_in_every_channel(sweep, scifact_slice, tmp_path):
+    """A fallback is original in every channel and says nothing of mechanism."""
     shutil.copytree(scifact_slice / "generations", tmp_path / "texts")
     file = tmp_path / "texts" / "references.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
@@ -274,16 +383,33 @@ def test_a_fallback_is_original_in_every_channel_and_says_nothing_of_mechanism(s
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     common = [*dataset(scifact_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
     texts = [f"generator.folder={tmp_path / 'texts'}", "generator.strict=true"]
-    done = run_desa(tmp_path, sweep.folder / "home", "run", "-m", *common, *texts, "method=desa,qudar_complete")
+    done = run_desa(
+        tmp_path, sweep.folder / "home", "run", "-m", *common, *texts, "method=desa,qudar_complete"
+    )
     assert done.returncode == 0, done.stderr
     assert all(cell["fallbacks"] >= 1 for cell in summaries(tmp_path))
-    desa, qudar = (pl.read_parquet(path) for path in sorted(tmp_path.glob("outputs/sweeps/*/*/*/records.parquet")))
+    desa, qudar = (
+        pl.read_parquet(path)
+        for path in sorted(tmp_path.glob("outputs/sweeps/*/*/*/records.parquet"))
+    )
     this = pl.col("query_id") == broken["query_id"]
-    (own,), (original,) = desa.filter(this).to_dicts(), sweep.records["original"].filter(this).to_dicts()
+    (own,), (original,) = (
+        desa.filter(this).to_dicts(),
+        sweep.records["original"].filter(this).to_dicts(),
+    )
     assert own["fallback"]
-    for column in ("top", "depths", "ranking_hashes", "ndcg_at_10", "cut_ndcg_at_10", "cut_same_top"):
+    for column in (
+        "top",
+        "depths",
+        "ranking_hashes",
+        "ndcg_at_10",
+        "cut_ndcg_at_10",
+        "cut_same_top",
+    ):
         assert own[column] == original[column], column
-    assert {own[name] for name in ("turnover", "rr_change", "support_retained", "dense_angle_deg")} == {None}
+    assert {
+        own[name] for name in ("turnover", "rr_change", "support_retained", "dense_angle_deg")
+    } == {None}
     assert len(qudar.filter(this)["depths"][0]) == 4
     (four,) = qudar.filter(this)["ranking_hashes"].to_list()
     assert (four[0], four[1]) == (four[2], four[3])
@@ -293,5 +419,10 @@ def test_related_methods_run_on_the_demos_own_texts(desa, tmp_path):
     # Planned only: encoding the demo takes minutes. Every recording is read and checked by it.
     shown = desa("plan", "-m", "+experiment=demo_methods", "cluster=serial", "detail=true").stdout
     assert "9 cells" in shown
-    for prompt in ("semantic_rewrite draw 2", "lexical_rewrite draw 2", "hyde draw 2", "mugi draw 2"):
+    for prompt in (
+        "semantic_rewrite draw 2",
+        "lexical_rewrite draw 2",
+        "hyde draw 2",
+        "mugi draw 2",
+    ):
         assert prompt in shown, prompt

@@ -1,4 +1,6 @@
-"""A file system whose `flock` answers ENOLCK (NFS): the doctor finds it, a run says it in one line before any work."""
+"""A file system whose `flock` answers ENOLCK (NFS): the doctor finds it, a run says it in one line
+before any work.
+"""
 
 import errno
 import fcntl
@@ -15,7 +17,9 @@ from tests.desa_fixtures import dataset
 
 @pytest.fixture
 def without_locks(monkeypatch) -> Callable[[Path], None]:
-    """Makes `flock` fail for files below a folder, as the kernel does where no lock manager answers."""
+    """Makes `flock` fail for files below a folder, as the kernel does where no lock manager
+    answers.
+    """
     real = fcntl.flock
 
     def prepare(folder: Path) -> None:
@@ -36,8 +40,15 @@ PLACES = {"outputs": "hydra.run.dir", "store": "store.root", "home": "DESA_HOME"
 def test_a_run_says_it_in_one_line(without_locks, refuse, collection, tmp_path, place):
     without_locks(tmp_path / place)
     setting = PLACES[place]
-    common = [*dataset(collection), "cluster=serial", "method=original", f"store.root={tmp_path / 'store'}"]
-    (line,) = refuse([str(tmp_path / place), "gives no locks (No locks available)", setting], "run", *common)
+    common = [
+        *dataset(collection),
+        "cluster=serial",
+        "method=original",
+        f"store.root={tmp_path / 'store'}",
+    ]
+    (line,) = refuse(
+        [str(tmp_path / place), "gives no locks (No locks available)", setting], "run", *common
+    )
     assert "rpc.statd" in line
     assert not list((tmp_path / "store").glob("*"))  # nothing was computed
 
@@ -54,7 +65,7 @@ def test_the_doctor_finds_it(without_locks, tmp_path, place):
     assert (bad.name, bad.status, good.status) == (f"locks {place}", "fail", "ok")
     assert str(folders[place]) in bad.what
     assert "gives no locks" in bad.what
-    assert bad.mend
+    assert bad.hint
     assert [path for folder in folders.values() for path in folder.iterdir()] == []
 
 
@@ -63,4 +74,4 @@ def test_the_doctor_finds_it_in_a_store(without_locks, tmp_path):
     found = store_finding(str(tmp_path / "store"))
     assert (found.name, found.status) == ("store", "fail")
     assert "gives no locks" in found.what
-    assert "store.root" in found.mend
+    assert "store.root" in found.hint

@@ -1,11 +1,12 @@
-"""Keys and content hashes that must not move: what stores written by earlier versions hold is found again.
+"""Keys and content hashes that must not move: what stores written by earlier versions hold is found
+again.
 
-`pinned_store.json` was written by the code of version 0.1.0 (commit 0ea1ce6). A key that changes throws away every
-store in use; a content hash that changes says that a result changed. Where either is meant to change, the stage's
-version rises, and the entry here is replaced together with it.
+`pinned_store.json` was written by the code of version 0.1.0 (commit 0ea1ce6). A key that changes
+throws away every store in use; a content hash that changes says that a result changed. Where either
+is meant to change, the stage's version rises, and the entry here is replaced together with it.
 
-Vectors are floats of an encoder, the same on one kind of processor; contents that rest on them are compared where the
-vectors themselves agree. Keys never depend on the machine.
+Vectors are floats of an encoder, the same on one kind of processor; contents that rest on them are
+compared where the vectors themselves agree. Keys never depend on the machine.
 """
 
 import json
@@ -36,7 +37,9 @@ def _rows(name: str) -> list[dict]:
 
 
 def write_collection(folder: Path) -> None:
-    """400 passages (the demo's references of two draws) and the 8 needs that have texts of every prompt."""
+    """400 passages (the demo's references of two draws) and the 8 needs that have texts of every
+    prompt.
+    """
     generations = sorted((DEMO / "generations").glob("*.jsonl"))
     texts = {path.stem: _rows(f"generations/{path.name}") for path in generations}
     wanted = sorted({row["query_id"] for row in texts["hyde"]})
@@ -47,12 +50,16 @@ def write_collection(folder: Path) -> None:
                 passages[f"{row['query_id']}-{row['draw']}-{number}"] = text
     (folder / "qrels").mkdir(parents=True)
     (folder / "generations").mkdir()
-    _write(folder / "corpus.jsonl", [{"_id": n, "title": "", "text": t} for n, t in passages.items()])
+    _write(
+        folder / "corpus.jsonl", [{"_id": n, "title": "", "text": t} for n, t in passages.items()]
+    )
     needs = [{"_id": row["id"], "text": row["text"]} for row in _rows("needs.jsonl")]
     _write(folder / "queries.jsonl", [row for row in needs if row["_id"] in wanted])
     lines = ["query-id\tcorpus-id\tscore"]
     for query in wanted:
-        lines += [f"{query}\t{query}-{1 + n % 2}-{n}\t{grade}" for n, grade in enumerate((3, 2, 1, 0))]
+        lines += [
+            f"{query}\t{query}-{1 + n % 2}-{n}\t{grade}" for n, grade in enumerate((3, 2, 1, 0))
+        ]
     (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for prompt, rows in texts.items():
         own = [row for row in rows if row["query_id"] in wanted]
@@ -64,7 +71,9 @@ def _write(path: Path, rows: list[dict]) -> None:
 
 
 def read_store(store: Path) -> dict[str, dict[str, str]]:
-    """Stage name -> first digits of the key (the folder) -> content hash; read without any code of ours."""
+    """Stage name -> first digits of the key (the folder) -> content hash; read without any code of
+    ours.
+    """
     found: dict[str, dict[str, str]] = {}
     for path in sorted(store.glob("*/*/manifest.json")):
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -82,7 +91,15 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]
 def run_sweeps(folder: Path) -> dict[str, dict[str, str]]:
     source = [f"dataset.path={folder / 'collection'}", "dataset=beir_folder", "dataset.name=pinned"]
     for overrides in SWEEPS:
-        arguments = ["run", "-m", *source, "draws=1", "cluster=serial", "tracking.enabled=false", *overrides]
+        arguments = [
+            "run",
+            "-m",
+            *source,
+            "draws=1",
+            "cluster=serial",
+            "tracking.enabled=false",
+            *overrides,
+        ]
         done = run_desa(folder, folder / "home", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
     return read_store(folder / "home" / "store")
@@ -90,7 +107,9 @@ def run_sweeps(folder: Path) -> dict[str, dict[str, str]]:
 
 def test_keys_are_those_of_earlier_versions(stored):
     pinned = json.loads(PINNED.read_text(encoding="utf-8"))
-    assert {name: sorted(own) for name, own in stored.items()} == {name: sorted(own) for name, own in pinned.items()}
+    assert {name: sorted(own) for name, own in stored.items()} == {
+        name: sorted(own) for name, own in pinned.items()
+    }
 
 
 def test_contents_are_those_of_earlier_versions(stored):
@@ -100,7 +119,10 @@ def test_contents_are_those_of_earlier_versions(stored):
     compared = (
         pinned
         if same_floats
-        else {name: pinned[name] for name in ("corpus", "qrels", "queries", "generation", "postings", "terms")}
+        else {
+            name: pinned[name]
+            for name in ("corpus", "qrels", "queries", "generation", "postings", "terms")
+        }
     )
     assert {name: stored[name] for name in compared} == compared
 
@@ -111,4 +133,6 @@ if __name__ == "__main__":  # writes the pins: python -m tests.e2e.test_pinned_s
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     place = Path(sys.argv[1]).absolute()
     write_collection(place / "collection")
-    PINNED.write_text(json.dumps(run_sweeps(place), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    PINNED.write_text(
+        json.dumps(run_sweeps(place), indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )

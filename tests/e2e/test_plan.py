@@ -33,7 +33,9 @@ def test_table_folds_equal_kinds_and_detail_shows_every_stage(plan):
     code, folded, _ = plan("-m", "method=original,desa,shared", "cluster=serial")
     assert code == 0
     assert "3 cells" in folded
-    assert "7 to compute" in folded  # rankings: original once, two operators for each of three draws
+    assert (
+        "7 to compute" in folded
+    )  # rankings: original once, two operators for each of three draws
     assert "37 stages: 3 stored, 34 to compute" in folded
     assert folded.count("fusion") == 1
     code, detailed, _ = plan("-m", "method=original,desa,shared", "cluster=serial", "detail=true")
@@ -47,7 +49,8 @@ def test_tree_shows_what_is_computed_from_what(plan):
     assert code == 0
     lines = tree.splitlines()
     depth = {
-        name: next(line.index(name) for line in lines if name in line) for name in ("fusion", "ranking", "vectors")
+        name: next(line.index(name) for line in lines if name in line)
+        for name in ("fusion", "ranking", "vectors")
     }
     assert depth["fusion"] < depth["ranking"] < depth["vectors"]
 
@@ -82,7 +85,9 @@ def test_what_cannot_run_is_refused_before_anything_is_computed(verb, plan, tmp_
     code, _, errors = plan("generator=qwen2_5_7b", "cluster=serial", verb=verb)
     assert code == 2
     assert "error: generator.device: generator qwen2_5_7b needs 1 GPU, this machine has 0" in errors
-    code, _, errors = plan("cluster=serial", "cluster.memory_gb=0.000001", "tracking.enabled=false", verb=verb)
+    code, _, errors = plan(
+        "cluster=serial", "cluster.memory_gb=0.000001", "tracking.enabled=false", verb=verb
+    )
     assert code == 2
     assert "error: cluster.memory_gb: one query alone takes" in errors
     assert not list((tmp_path / "home" / "store").glob("*/*/*.npy"))

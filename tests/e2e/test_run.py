@@ -1,4 +1,6 @@
-"""The main job end to end on a slice of SciFact: what it writes, and that nothing in the cluster changes it."""
+"""The main job end to end on a slice of SciFact: what it writes, and that nothing in the cluster
+changes it.
+"""
 
 import json
 import shutil
@@ -12,21 +14,40 @@ from tests.desa_fixtures import METHODS, QUERIES, dataset, summaries
 
 
 def _cells(folder: Path) -> list[tuple]:
-    """What must not depend on how a sweep was computed: every record, and the content of every ranking."""
+    """What must not depend on how a sweep was computed: every record, and the content of every
+    ranking.
+    """
     sweep = sorted(folder.glob("outputs/sweeps/*/*"))[-1]
     cells = []
     for cell in sorted(path.parent for path in sweep.glob("*/records.parquet")):
         records = pl.read_parquet(cell / "records.parquet")
-        cells.append((records.rows(), (cell / "run.trec").read_bytes(), (cell / "records.parquet").read_bytes()))
+        cells.append(
+            (
+                records.rows(),
+                (cell / "run.trec").read_bytes(),
+                (cell / "records.parquet").read_bytes(),
+            )
+        )
     return cells
 
 
-def test_serial_and_ray_write_identical_records_whatever_the_pools_shards_and_batches(
+def test_serial_and_ray_write_identical_records_whatever(
     scifact_slice, serial_sweep, desa, tmp_path
 ):
+    """Serial and ray write identical records whatever the pools shards and batches."""
     serial = _cells(serial_sweep)
-    sizes = ["cluster.encoders=3", "cluster.encoder_cpus=1", "cluster.cpus=3", "cluster.shard_documents=70"]
-    sizes += ["cluster.shard_queries=7", "cluster.batch_size=3", "cluster.memory_gb=0.0001", "cluster.scorers=3"]
+    sizes = [
+        "cluster.encoders=3",
+        "cluster.encoder_cpus=1",
+        "cluster.cpus=3",
+        "cluster.shard_documents=70",
+    ]
+    sizes += [
+        "cluster.shard_queries=7",
+        "cluster.batch_size=3",
+        "cluster.memory_gb=0.0001",
+        "cluster.scorers=3",
+    ]
     desa("run", "-m", METHODS, *dataset(scifact_slice), *sizes)
     parallel = _cells(tmp_path)
     assert len(serial) == 5
@@ -36,10 +57,20 @@ def test_serial_and_ray_write_identical_records_whatever_the_pools_shards_and_ba
 def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home, desa, tmp_path):
     desa("run", *dataset(scifact_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
     (cell,) = summaries(tmp_path)
-    assert (cell["dataset"], cell["method"], cell["draws"], cell["n_queries"]) == ("slice", "desa", 2, QUERIES)
+    assert (cell["dataset"], cell["method"], cell["draws"], cell["n_queries"]) == (
+        "slice",
+        "desa",
+        2,
+        QUERIES,
+    )
     assert cell["stages"]["reused"] + cell["stages"]["computed"] > 0
     folder = next(tmp_path.glob("outputs/*/*/summary.json")).parent
-    assert set(cell["artifacts"]) == {"records.parquet", "manifest.json", "run.trec", "run.draw1.trec"}
+    assert set(cell["artifacts"]) == {
+        "records.parquet",
+        "manifest.json",
+        "run.trec",
+        "run.draw1.trec",
+    }
     records = pl.read_parquet(folder / "records.parquet")
     assert records.height == 2 * QUERIES
     by_query = records.group_by("query_id").agg(pl.col("ndcg_at_10").mean())
@@ -57,19 +88,31 @@ def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home,
     assert run.data.metrics["kappa"] == 60
     assert "ndcg_at_10/draw1" in run.data.metrics
     assert run.data.tags["sha256.records.parquet"] == cell["artifacts"]["records.parquet"]
-    assert {file.path for file in client.list_artifacts(cell["mlflow_run_id"])} == set(cell["artifacts"])
+    assert {file.path for file in client.list_artifacts(cell["mlflow_run_id"])} == set(
+        cell["artifacts"]
+    )
 
 
-def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_slice, warm_home, desa, tmp_path):
+def test_run_trec_gives_the_same_effectiveness_in_an_independent(
+    scifact_slice, warm_home, desa, tmp_path
+):
+    """Run trec gives the same effectiveness in an independent reader."""
     import ir_measures
 
-    desa("run", *dataset(scifact_slice), "method=original", "cluster=serial", "tracking.enabled=false")
+    desa(
+        "run",
+        *dataset(scifact_slice),
+        "method=original",
+        "cluster=serial",
+        "tracking.enabled=false",
+    )
     (cell,) = summaries(tmp_path)
     run = ir_measures.read_trec_run(str(next(tmp_path.glob("outputs/*/*/run.trec"))))
     qrels = [
         ir_measures.Qrel(query, document, int(grade))
         for query, document, grade in (
-            line.split("\t") for line in (scifact_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
+            line.split("\t")
+            for line in (scifact_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
         )
     ]
     measures = [ir_measures.nDCG @ 10, ir_measures.R @ 20]
@@ -78,24 +121,37 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent_reader(scifact_
     assert found[measures[1]] == pytest.approx(cell["metrics"]["recall_at_20"], abs=1e-12)
 
 
-def test_another_kappa_on_this_machine_is_fused_without_a_cluster_as_serially(
+def test_another_kappa_on_this_machine_is_fused(
     scifact_slice, serial_sweep, desa, tmp_path, monkeypatch
 ):
+    """Another kappa on this machine is fused without a cluster as serially."""
     (tmp_path / "shadow" / "ray").mkdir(parents=True)
-    (tmp_path / "shadow" / "ray" / "__init__.py").write_text("raise ImportError('Ray is not needed here')\n")
+    (tmp_path / "shadow" / "ray" / "__init__.py").write_text(
+        "raise ImportError('Ray is not needed here')\n"
+    )
     common = [*dataset(scifact_slice), "tracking.enabled=false", "fusion.kappa=2"]
     found = []
-    for cluster in (["cluster=serial"], ["cluster=local", "cluster.cpus=2", "cluster.shard_queries=8"]):
+    for cluster in (
+        ["cluster=serial"],
+        ["cluster=local", "cluster.cpus=2", "cluster.shard_queries=8"],
+    ):
         home = Path(shutil.copytree(serial_sweep / "home", tmp_path / cluster[0]))
         desa("run", *common, *cluster, home=home)
         (cell,) = summaries(tmp_path)
         assert cell["stages"]["computed"] == 4
-        found.append((cell["metrics"], cell["artifacts"]["records.parquet"], cell["artifacts"]["run.draw1.trec"]))
+        found.append(
+            (
+                cell["metrics"],
+                cell["artifacts"]["records.parquet"],
+                cell["artifacts"]["run.draw1.trec"],
+            )
+        )
         monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
     assert found[0] == found[1]
 
 
-def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_slice, warm_home, desa, tmp_path):
+def test_a_second_run_and_another_kappa_recompute_nothing(scifact_slice, warm_home, desa, tmp_path):
+    """A second run and another kappa recompute nothing but fusion."""
     common = [*dataset(scifact_slice), "tracking.enabled=false"]
     desa("run", *common, "cluster=serial")
     first = summaries(tmp_path)[0]
@@ -107,7 +163,9 @@ def test_a_second_run_and_another_kappa_recompute_nothing_but_fusion(scifact_sli
     desa("run", *common, "cluster=serial", "fusion.kappa=2")
     third = summaries(tmp_path)[0]
     assert third["stages"]["computed"] == 3 + 1  # three draws, and Original's fusion as reference
-    kinds = [path.parent.parent.name for path in (tmp_path / "home" / "store").glob("*/*/manifest.json")]
+    kinds = [
+        path.parent.parent.name for path in (tmp_path / "home" / "store").glob("*/*/manifest.json")
+    ]
     assert {kind: kinds.count(kind) for kind in ("vectors", "postings", "ranking", "fusion")} == {
         "vectors": 1,
         "postings": 1,
@@ -145,7 +203,14 @@ def test_plan_shows_hits_and_misses_and_computes_nothing(scifact_slice, desa, tm
 
 
 def test_summary_of_a_sweep_holds_all_cells(scifact_slice, warm_home, desa, tmp_path):
-    desa("run", "-m", "method=bm25,original", *dataset(scifact_slice), "cluster=serial", "tracking.enabled=false")
+    desa(
+        "run",
+        "-m",
+        "method=bm25,original",
+        *dataset(scifact_slice),
+        "cluster=serial",
+        "tracking.enabled=false",
+    )
     (sweep,) = tmp_path.glob("outputs/sweeps/*/*/summary.json")
     cells = json.loads(sweep.read_text())["cells"]
     assert [cell["method"] for cell in cells] == ["bm25", "original"]
@@ -154,9 +219,18 @@ def test_summary_of_a_sweep_holds_all_cells(scifact_slice, warm_home, desa, tmp_
     assert cells[1]["metrics"]["both_shallower"] is None
 
 
-def test_a_lost_layout_file_of_a_complete_stage_does_no_harm(scifact_slice, warm_home, desa, tmp_path):
+def test_a_lost_layout_file_of_a_complete_stage_does_no_harm(
+    scifact_slice, warm_home, desa, tmp_path
+):
     for layout in (tmp_path / "home" / "store").glob("*/*/layout.json"):
         layout.unlink()
-    desa("run", *dataset(scifact_slice), "cluster=serial", "tracking.enabled=false", "fusion.kappa=3", "draws=1")
+    desa(
+        "run",
+        *dataset(scifact_slice),
+        "cluster=serial",
+        "tracking.enabled=false",
+        "fusion.kappa=3",
+        "draws=1",
+    )
     (cell,) = summaries(tmp_path)
     assert cell["stages"]["computed"] == 2  # DESA's fusion and Original's, from the stored rankings

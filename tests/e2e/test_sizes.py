@@ -16,7 +16,10 @@ def manifests(home: Path) -> dict[str, set[str]]:
     return found
 
 
-def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates_nothing(scifact_slice, warm_home, desa, tmp_path):
+def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
+    scifact_slice, warm_home, desa, tmp_path
+):
+    """A sweep of sizes after the whole encodes and generates nothing."""
     before = manifests(warm_home)
     sizes = ["dataset.size=100,250,all", "method=original,desa"]
     desa("run", "-m", *dataset(scifact_slice), *sizes, *COMMON)
@@ -30,7 +33,10 @@ def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates_nothing(scifact_
     assert all(cell["n_queries"] == QUERIES for cell in cells)
     # every dense list is as long as its corpus
     (sweep,) = tmp_path.glob("outputs/sweeps/*/*")
-    lengths = [pl.read_parquet(sweep / str(n) / "records.parquet")["lengths"].list.first().unique() for n in (0, 2, 4)]
+    lengths = [
+        pl.read_parquet(sweep / str(n) / "records.parquet")["lengths"].list.first().unique()
+        for n in (0, 2, 4)
+    ]
     assert [own.to_list() for own in lengths] == [[100], [250], [DOCUMENTS]]
 
 
@@ -41,7 +47,8 @@ def test_a_sample_runs_on_its_own_queries(scifact_slice, warm_home, desa, tmp_pa
     assert len(manifests(warm_home)["vectors"]) == 1
 
 
-def test_sizes_that_give_no_snapshot_are_refused_together_and_say_what_would(scifact_slice, desa):
+def test_sizes_that_give_no_snapshot_are_refused_together(scifact_slice, desa):
+    """Sizes that give no snapshot are refused together and say what would."""
     arguments = ["dataset.size=7,100,500,9000", "method=original", *COMMON]
     failed = desa("run", "-m", *dataset(scifact_slice), *arguments, check=False)
     assert failed.returncode == 2

@@ -17,7 +17,9 @@ NOW = ["--older-than", "0"]
 @pytest.fixture
 def home(warm_home, monkeypatch) -> Path:
     monkeypatch.setenv("DESA_HOME", str(warm_home))
-    (warm_home / "last_tracking.json").unlink()  # it names the database that this home was copied from
+    (
+        warm_home / "last_tracking.json"
+    ).unlink()  # it names the database that this home was copied from
     return warm_home
 
 
@@ -33,9 +35,10 @@ def test_runs_keep_what_they_refer_to_and_a_deleted_run_lets_go(
 
     assert command.main(["gc", *NOW, "--delete"]) == 0
     assert "4 artifacts removed" in capsys.readouterr().out
-    assert {stage for stage, _ in before - {(own.stage, own.short) for own in Store(home / "store").list()}} == {
-        "fusion"
-    }
+    assert {
+        stage
+        for stage, _ in before - {(own.stage, own.short) for own in Store(home / "store").list()}
+    } == {"fusion"}
     desa("run", "-m", *sweep)
     assert all(cell["stages"]["computed"] == 0 for cell in summaries(tmp_path))
 
@@ -53,10 +56,14 @@ def test_runs_keep_what_they_refer_to_and_a_deleted_run_lets_go(
 def test_list_says_sizes_last_use_and_how_many_runs(home, capsys):
     assert command.main(["list", "--all"]) == 0
     shown = capsys.readouterr().out
-    (vectors,) = [line for line in shown.splitlines() if "vectors/" in line and "text_vectors/" not in line]
+    (vectors,) = [
+        line for line in shown.splitlines() if "vectors/" in line and "text_vectors/" not in line
+    ]
     assert vectors.split("│")[-2].strip() == "5"  # every method's run
     size = sum(
-        path.stat().st_size for path in (home / "store").rglob("*") if path.is_file() and ".leases" not in str(path)
+        path.stat().st_size
+        for path in (home / "store").rglob("*")
+        if path.is_file() and ".leases" not in str(path)
     )
     assert f"{size / 1e6:.1f} MB in {home / 'store'}" in shown
     assert command.main(["list", "--no-runs"]) == 0
@@ -71,7 +78,12 @@ def test_verify_names_a_flipped_byte_and_fails(home, capsys):
     file.write_bytes(data)
     assert command.main(["verify", "postings"]) == 0
     capsys.readouterr()
-    assert command.main(["verify", "vectors", f"postings/{next((home / 'store' / 'postings').iterdir()).name}"]) == 1
+    assert (
+        command.main(
+            ["verify", "vectors", f"postings/{next((home / 'store' / 'postings').iterdir()).name}"]
+        )
+        == 1
+    )
     told = capsys.readouterr()
     assert file.name in told.err
     assert "1 damaged" in told.out
@@ -79,7 +91,10 @@ def test_verify_names_a_flipped_byte_and_fails(home, capsys):
         command.main(["verify", "nonsense"])
 
 
-def test_a_store_that_others_may_use_is_not_cleaned_on_the_runs_of_one_home(home, tmp_path, monkeypatch, capsys):
+def test_a_store_that_others_may_use_is_not_cleaned_on_the_runs(
+    home, tmp_path, monkeypatch, capsys
+):
+    """A store that others may use is not cleaned on the runs of one home."""
     elsewhere = (home / "store").rename(tmp_path / "shared")
     with pytest.raises(DesaError, match=r"name every tracking store.*--tracking"):
         command.main(["gc", "--store", str(elsewhere)])
@@ -98,7 +113,9 @@ def test_outputs_and_waiting_log_entries_keep_what_they_name(home, serial_sweep,
     assert f"dry run: {count} of {count}" in capsys.readouterr().out
     command.main(["gc", *NOW, "--keep", str(serial_sweep / "outputs")])
     assert f"dry run: 0 of {count}" in capsys.readouterr().out
-    fusion = next(own.key for own in Store(home / "store").list() if own.key and own.stage == "fusion")
+    fusion = next(
+        own.key for own in Store(home / "store").list() if own.key and own.stage == "fusion"
+    )
     entry = home / "outbox" / "address" / "sweep" / "00001.json"
     entry.parent.mkdir(parents=True)
     entry.write_text(json.dumps({"tags": {"key.fusion.draw0": fusion.digest}}))

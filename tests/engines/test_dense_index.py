@@ -1,4 +1,6 @@
-"""Shard files: bits and shape survive, equal vectors give equal files, and nothing wrong is written or read."""
+"""Shard files: bits and shape survive, equal vectors give equal files, and nothing wrong is written
+or read.
+"""
 
 import gc
 
@@ -30,14 +32,19 @@ def test_rows_survive_bit_for_bit(rows, tmp_path):
 
 def test_equal_vectors_give_equal_bytes_whatever_their_layout(tmp_path):
     vectors = unit_rows(50)
-    for name, layout in {"a": vectors, "b": np.asfortranarray(vectors), "c": unit_rows(100)[:50]}.items():
+    for name, layout in {
+        "a": vectors,
+        "b": np.asfortranarray(vectors),
+        "c": unit_rows(100)[:50],
+    }.items():
         write_shard(layout, tmp_path / name)
     a, b, c = ((tmp_path / name).read_bytes() for name in "abc")
     assert a == b
     assert (a == c) == np.array_equal(vectors, unit_rows(100)[:50])
 
 
-def test_faiss_itself_reads_the_file_as_a_flat_inner_product_index(tmp_path):
+def test_faiss_itself_reads_the_file_as_a_flat_inner_product(tmp_path):
+    """Faiss itself reads the file as a flat inner product index."""
     vectors = unit_rows(200)
     write_shard(vectors, tmp_path / "a.faiss")
     index = faiss.read_index(str(tmp_path / "a.faiss"))
@@ -47,7 +54,8 @@ def test_faiss_itself_reads_the_file_as_a_flat_inner_product_index(tmp_path):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.2, 3e38])
-def test_rows_that_are_not_unit_vectors_are_refused_and_nothing_is_written(value, tmp_path):
+def test_rows_that_are_not_unit_vectors_are_refused_and_nothing(value, tmp_path):
+    """Rows that are not unit vectors are refused and nothing is written."""
     vectors = unit_rows(10)
     vectors[3, 5] = value
     with pytest.raises(DesaError, match="length one: 3 "):
@@ -61,11 +69,14 @@ def test_other_types_and_shapes_are_refused(vectors, tmp_path):
         write_shard(vectors, tmp_path / "a.faiss")
 
 
-def test_a_file_that_is_not_what_the_reader_expects_is_refused_by_name(tmp_path):
+def test_a_file_that_is_not_what_the_reader_expects_is_refused(tmp_path):
+    """A file that is not what the reader expects is refused by name."""
     path = tmp_path / "part-0007.faiss"
     write_shard(unit_rows(10), path)
     for rows, dimension in [(9, 384), (10, 383), (3840, 1)]:
-        with pytest.raises(CorruptArtifact, match=r"part-0007\.faiss: 10 vectors of 384 dimensions"):
+        with pytest.raises(
+            CorruptArtifact, match=r"part-0007\.faiss: 10 vectors of 384 dimensions"
+        ):
             read_shard(path, rows, dimension)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CorruptArtifact, match=r"part-0007\.faiss: FAISS cannot read it"):

@@ -1,4 +1,6 @@
-"""Identity of an encoder and the search for its files, with real weights and a hub of our own on the loopback."""
+"""Identity of an encoder and the search for its files, with real weights and a hub of our own on
+the loopback.
+"""
 
 import dataclasses
 import importlib.util
@@ -29,8 +31,11 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", sorted(CONF.glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_configuration_names_every_field_so_that_overrides_need_no_plus(file):
-    assert set(yaml.safe_load(file.read_text())) == {field.name for field in dataclasses.fields(EncoderConfig)}
+def test_every_configuration_names_every_field_so_that_overrides(file):
+    """Every configuration names every field so that overrides need no plus."""
+    assert set(yaml.safe_load(file.read_text())) == {
+        field.name for field in dataclasses.fields(EncoderConfig)
+    }
     assert configuration(file.stem).name == file.stem
 
 
@@ -38,22 +43,35 @@ def test_identity_is_the_same_wherever_equal_files_lie(tmp_path):
     from_package = encoder_identity(configuration("minilm_l6"), model_home=tmp_path / "none")
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "minilm_l6").symlink_to(minilm_folder())
-    from_home = encoder_identity(configuration("minilm_l6", package=None), model_home=tmp_path / "home")
-    from_folder = encoder_identity(configuration("minilm_l6", path=str(minilm_folder())), model_home=tmp_path / "none")
+    from_home = encoder_identity(
+        configuration("minilm_l6", package=None), model_home=tmp_path / "home"
+    )
+    from_folder = encoder_identity(
+        configuration("minilm_l6", path=str(minilm_folder())), model_home=tmp_path / "none"
+    )
     assert from_package == from_home == from_folder
     # Published digests of these files in the package's own list (RECORD), in hexadecimal.
-    assert from_package["weights_sha256"] == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    assert (
+        from_package["weights_sha256"]
+        == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    )
     assert str(tmp_path) not in json.dumps(from_package)
 
 
-def test_identity_changes_with_what_decides_vectors_and_with_nothing_else(small, tmp_path):
+def test_identity_changes_with_what_decides_vectors(small, tmp_path):
+    """Identity changes with what decides vectors and with nothing else."""
+
     def identity(**overrides):
-        return encoder_identity(configuration("bge_small", **{"path": str(small)} | overrides), model_home=tmp_path)
+        return encoder_identity(
+            configuration("bge_small", **{"path": str(small)} | overrides), model_home=tmp_path
+        )
 
     reference = identity()
     assert identity(query_prefix="", scoring="float32", block_size=7, package="x") == reference
     heads = one_layer_model(tmp_path / "heads", num_attention_heads=6)
-    weights = one_layer_model(tmp_path / "weights", edit=lambda t: t["embeddings.LayerNorm.bias"].__iadd__(1))
+    weights = one_layer_model(
+        tmp_path / "weights", edit=lambda t: t["embeddings.LayerNorm.bias"].__iadd__(1)
+    )
     noted = one_layer_model(tmp_path / "noted", transformers_version="9")
     assert identity(path=str(noted)) == reference
     changed = [
@@ -69,10 +87,11 @@ def test_identity_changes_with_what_decides_vectors_and_with_nothing_else(small,
 
 def test_identity_and_config_load_no_runtime(small):
     program = (
-        "import sys; from pathlib import Path; from encoder_files import configuration;"
-        "from desa_ray.engines.encoder import encoder_identity;"
-        f"encoder_identity(configuration('minilm_l6', path={str(small)!r}), model_home=Path('none'));"
-        "print({'onnxruntime', 'torch', 'onnx', 'tokenizers'} & set(sys.modules))"
+        "import sys; from pathlib import Path; from encoder_files import configuration;from"
+        " desa_ray.engines.encoder import"
+        f" encoder_identity;encoder_identity(configuration('minilm_l6', path={str(small)!r}),"
+        " model_home=Path('none'));print({'onnxruntime', 'torch', 'onnx', 'tokenizers'} &"
+        " set(sys.modules))"
     )
     assert _python(program).stdout.strip() == "set()"
 
@@ -85,7 +104,8 @@ def test_paper_encoders_load_from_a_local_folder(name, small, tmp_path):
     assert encoder.encode(["a text"]).shape == (1, encoder.dimension) == (1, 384)
 
 
-def test_missing_weights_are_one_quick_error_that_lists_every_place(tmp_path, monkeypatch):
+def test_missing_weights_are_one_quick_error_that_lists(tmp_path, monkeypatch):
+    """Missing weights are one quick error that lists every place."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     start = time.monotonic()
@@ -106,8 +126,12 @@ def test_missing_weights_are_one_quick_error_that_lists_every_place(tmp_path, mo
 
 
 def test_an_explicit_path_never_falls_back_to_other_weights(tmp_path):
-    with pytest.raises(DesaError, match=r"not found; looked in folder .*absent \(encoder.path\) \(set encoder.path"):
-        encoder_identity(configuration("minilm_l6", path=str(tmp_path / "absent")), model_home=tmp_path)
+    with pytest.raises(
+        DesaError, match=r"not found; looked in folder .*absent \(encoder.path\) \(set encoder.path"
+    ):
+        encoder_identity(
+            configuration("minilm_l6", path=str(tmp_path / "absent")), model_home=tmp_path
+        )
 
 
 @pytest.mark.parametrize("missing", ["tokenizer.json", "config.json"])
@@ -128,13 +152,20 @@ def test_a_folder_without_tokenizer_or_configuration_is_refused(missing, small, 
         ({}, {"max_tokens": 513}, "max_tokens=513, but .* has 512 positions"),
     ],
 )
-def test_what_the_conversion_would_compute_wrongly_is_refused_at_plan_time(config, overrides, message, small, tmp_path):
+def test_what_the_conversion_would_compute_wrongly_is_refused(
+    config, overrides, message, small, tmp_path
+):
+    """What the conversion would compute wrongly is refused at plan time."""
     for file in ("model.safetensors", "tokenizer.json"):
         (tmp_path / file).symlink_to(small / file)
     values = json.loads((small / "config.json").read_text()) | config
-    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in values.items() if v is not None}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({k: v for k, v in values.items() if v is not None})
+    )
     with pytest.raises(DesaError, match=message):
-        encoder_identity(configuration("bge_small", path=str(tmp_path), **overrides), model_home=tmp_path)
+        encoder_identity(
+            configuration("bge_small", path=str(tmp_path), **overrides), model_home=tmp_path
+        )
 
 
 def test_the_hub_cache_is_used_without_network(small, tmp_path, monkeypatch):
@@ -145,7 +176,9 @@ def test_the_hub_cache_is_used_without_network(small, tmp_path, monkeypatch):
     snapshot.parent.mkdir(parents=True)
     snapshot.symlink_to(small)
     local = configuration("bge_small", path=str(small))
-    assert encoder_identity(config, model_home=tmp_path) == encoder_identity(local, model_home=tmp_path)
+    assert encoder_identity(config, model_home=tmp_path) == encoder_identity(
+        local, model_home=tmp_path
+    )
 
 
 def test_the_hub_is_asked_for_the_pinned_revision_and_no_other(small, tmp_path):
@@ -217,13 +250,16 @@ def test_torch_and_onnx_compute_the_same_vectors(pooling, tmp_path):
     overrides = {"path": str(minilm_folder()), "pooling": pooling, "block_size": 4}
     texts = ["a short text", "query [SEP] reference", "", "many words " * 300, "a fifth text"]
     onnx, torch = (
-        load_encoder(configuration("minilm_l6", backend=backend, **overrides), threads=1, model_home=tmp_path)
+        load_encoder(
+            configuration("minilm_l6", backend=backend, **overrides), threads=1, model_home=tmp_path
+        )
         for backend in ("onnx", "sentence_transformers")
     )
     assert abs(onnx.encode(texts) - torch.encode(texts)).max() < 1e-6
     assert (torch.encode(texts)[:4] == torch.encode(texts[:4])).all()
     identity = encoder_identity(
-        configuration("minilm_l6", backend="sentence_transformers", **overrides), model_home=tmp_path
+        configuration("minilm_l6", backend="sentence_transformers", **overrides),
+        model_home=tmp_path,
     )
     assert identity["block_size"] == torch.block_size == 4
 
@@ -241,7 +277,15 @@ def _python(program: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
-def test_a_ready_made_graph_takes_no_more_tokens_than_it_has_positions(tmp_path):
-    assert encoder_identity(configuration("minilm_l3", max_tokens=512), model_home=tmp_path)["max_tokens"] == 512
-    with pytest.raises(DesaError, match=r"max_tokens=513, but .*paraphrase-MiniLM-L3-v2 has 512 positions .*lower"):
+def test_a_ready_made_graph_takes_no_more_tokens(tmp_path):
+    """A ready made graph takes no more tokens than it has positions."""
+    assert (
+        encoder_identity(configuration("minilm_l3", max_tokens=512), model_home=tmp_path)[
+            "max_tokens"
+        ]
+        == 512
+    )
+    with pytest.raises(
+        DesaError, match=r"max_tokens=513, but .*paraphrase-MiniLM-L3-v2 has 512 positions .*lower"
+    ):
         encoder_identity(configuration("minilm_l3", max_tokens=513), model_home=tmp_path)

@@ -1,4 +1,6 @@
-"""Model folders that are no model: one line that names file and field, before anything is encoded."""
+"""Model folders that are no model: one line that names file and field, before anything
+is encoded.
+"""
 
 import json
 import random
@@ -55,7 +57,10 @@ def tensors() -> dict[str, np.ndarray]:
         f"{layer}.output.dense.bias": (HIDDEN,),
     }
     for part in ("self.query", "self.key", "self.value", "output.dense"):
-        shapes |= {f"{layer}.attention.{part}.weight": (HIDDEN, HIDDEN), f"{layer}.attention.{part}.bias": (HIDDEN,)}
+        shapes |= {
+            f"{layer}.attention.{part}.weight": (HIDDEN, HIDDEN),
+            f"{layer}.attention.{part}.bias": (HIDDEN,),
+        }
     for part in ("embeddings", f"{layer}.attention.output", f"{layer}.output"):
         shapes |= {f"{part}.LayerNorm.weight": (HIDDEN,), f"{part}.LayerNorm.bias": (HIDDEN,)}
     draw = np.random.default_rng(1)
@@ -87,7 +92,7 @@ def told(folder: Path, file: str, **overrides: Any) -> str:
     with pytest.raises(DesaError) as refused:
         planned(folder, **overrides)
     assert "\n" not in str(refused.value)
-    assert refused.value.mend
+    assert refused.value.hint
     assert refused.value.where == str(folder / file)
     return refused.value.what
 
@@ -109,8 +114,11 @@ def test_the_folders_of_the_trials_are_refused_by_file_and_field(case, shared, t
         assert "[16] is meant" in what
 
 
-@pytest.mark.parametrize("name", [name for name, value in CONFIG.items() if not isinstance(value, str)])
-def test_any_json_in_a_number_of_the_configuration_is_refused_by_field(name, folder):
+@pytest.mark.parametrize(
+    "name", [name for name, value in CONFIG.items() if not isinstance(value, str)]
+)
+def test_any_json_in_a_number_of_the_configuration_is_refused(name, folder):
+    """Any json in a number of the configuration is refused by field."""
     for value in [*ODD, "absent"]:
         values = {**CONFIG, name: value}
         if value == "absent":
@@ -120,14 +128,27 @@ def test_any_json_in_a_number_of_the_configuration_is_refused_by_field(name, fol
 
 
 @pytest.mark.parametrize("name", ["model_type", "hidden_act", "position_embedding_type"])
-def test_any_json_in_a_word_of_the_configuration_is_refused_by_field(name, folder):
+def test_any_json_in_a_word_of_the_configuration_is_refused(name, folder):
+    """Any json in a word of the configuration is refused by field."""
     for value in ODD:
         (folder / "config.json").write_text(json.dumps({**CONFIG, name: value}))
         assert f"{name} is " in told(folder, "config.json"), value
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"null", b"7", b'"bert"', b"{", b"\xff\xfe", b"[" * 100_000, b" " * (2 << 20), b"NaN"]
+    "data",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"7",
+        b'"bert"',
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b" " * (2 << 20),
+        b"NaN",
+    ],
 )
 def test_a_configuration_that_is_no_object_is_refused(data, folder):
     (folder / "config.json").write_bytes(data)
@@ -150,7 +171,9 @@ def test_every_tensor_must_be_there_in_its_shape_type_and_finite(folder):
         poisoned.flat[-1] = np.nan
         spoilt = {
             f"lacks the tensor {name!r}": rest,
-            f"tensor {name!r} has the shape [{whole.shape[0]}, ": rest | {name: np.ones((*whole.shape, 1), np.float32)},
+            f"tensor {name!r} has the shape [{whole.shape[0]}, ": (
+                rest | {name: np.ones((*whole.shape, 1), np.float32)}
+            ),
             f"tensor {name!r} has the shape [1]": rest | {name: np.ones(1, np.float32)},
             f"tensor {name!r} is of type I32": rest | {name: whole.astype(np.int32)},
             f"tensor {name!r} holds a number that is not finite": rest | {name: poisoned},
@@ -172,7 +195,9 @@ def headed(header: bytes, length: int | None = None, numbers: int = 64) -> bytes
 
 
 def entry(**fields: Any) -> bytes:
-    return json.dumps({"t": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} | fields}).encode()
+    return json.dumps(
+        {"t": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} | fields}
+    ).encode()
 
 
 HEADERS = {
@@ -205,7 +230,10 @@ def test_a_safetensors_file_that_lies_is_refused(name, folder):
 
 def test_a_tensor_under_two_names_is_refused(folder):
     content = tensors()
-    save_file(content | {"bert.embeddings.LayerNorm.bias": np.ones(16, np.float32)}, folder / "model.safetensors")
+    save_file(
+        content | {"bert.embeddings.LayerNorm.bias": np.ones(16, np.float32)},
+        folder / "model.safetensors",
+    )
     assert "'embeddings.LayerNorm.bias' stands there twice" in told(folder, "model.safetensors")
 
 
@@ -221,7 +249,8 @@ def test_our_header_says_what_the_library_reads(folder):
 
 
 @pytest.mark.parametrize("name", list(TOKENIZER))
-def test_any_json_in_a_part_of_the_tokenizer_is_taken_or_refused_in_one_line(name, folder):
+def test_any_json_in_a_part_of_the_tokenizer_is_taken_or_refused(name, folder):
+    """Any json in a part of the tokenizer is taken or refused in one line."""
     for value in ODD[:-1]:
         (folder / "tokenizer.json").write_text(json.dumps({**TOKENIZER, name: value}))
         try:
@@ -234,14 +263,19 @@ def test_any_json_in_a_part_of_the_tokenizer_is_taken_or_refused_in_one_line(nam
         assert "\n" not in line
 
 
-def test_a_token_that_the_weights_lack_is_named_with_both_files_mend(folder):
+def test_a_token_that_the_weights_lack_is_named_with_both_files(folder):
+    """A token that the weights lack is named with both files hint."""
     vocab = {"[UNK]": 1, "cat": WORDS}
-    (folder / "tokenizer.json").write_text(json.dumps({**TOKENIZER, "model": {**TOKENIZER["model"], "vocab": vocab}}))
+    (folder / "tokenizer.json").write_text(
+        json.dumps({**TOKENIZER, "model": {**TOKENIZER["model"], "vocab": vocab}})
+    )
     loaded = load_encoder(encoder(folder), threads=1, model_home=folder / "home")
-    with pytest.raises(DesaError, match=f"gives the token {WORDS}, and the weights have {WORDS}") as refused:
+    with pytest.raises(
+        DesaError, match=f"gives the token {WORDS}, and the weights have {WORDS}"
+    ) as refused:
         loaded.encode(["cat"])
     assert refused.value.where == str(folder / "model.safetensors")
-    assert "of one model" in refused.value.mend
+    assert "of one model" in refused.value.hint
 
 
 def _mutated(data: bytes, draw: random.Random) -> bytes:
@@ -257,7 +291,10 @@ def _mutated(data: bytes, draw: random.Random) -> bytes:
 
 def _fuzz(folder: Path, rounds: int, seed: int) -> None:
     draw = random.Random(seed)
-    files = {name: (folder / name).read_bytes() for name in ("config.json", "tokenizer.json", "model.safetensors")}
+    files = {
+        name: (folder / name).read_bytes()
+        for name in ("config.json", "tokenizer.json", "model.safetensors")
+    }
     for _ in range(rounds):
         name = draw.choice(list(files))
         data = files[name]
@@ -273,7 +310,9 @@ def _fuzz(folder: Path, rounds: int, seed: int) -> None:
         except DesaError as refused:
             line = str(refused)
         assert "\n" not in line
-        assert not line or str(folder) in line or "max_tokens" in line  # fields of one file are held against another
+        assert (
+            not line or str(folder) in line or "max_tokens" in line
+        )  # fields of one file are held against another
         (folder / name).write_bytes(files[name])
 
 
@@ -282,7 +321,8 @@ def test_broken_model_files_never_end_in_a_traceback(folder):
 
 
 @pytest.mark.slow
-def test_thousands_of_broken_model_files_never_end_in_a_traceback(folder):
+def test_thousands_of_broken_model_files_never_end(folder):
+    """Thousands of broken model files never end in a traceback."""
     _fuzz(folder, 2000, 2)
 
 

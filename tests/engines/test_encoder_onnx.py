@@ -1,4 +1,6 @@
-"""Vectors of the ONNX engine, with real MiniLM weights: the right numbers, the same bits however they are batched."""
+"""Vectors of the ONNX engine, with real MiniLM weights: the right numbers, the same bits however
+they are batched.
+"""
 
 import json
 import math
@@ -15,18 +17,43 @@ from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError
 
 SENTENCE = (
-    "the protein binds to its receptor and increases expression of genes in patients with heart disease while "
-    "[SEP] inflammation was reduced, 25% (p < 0.05); naïve T-cells — 細胞 — did not respond"
+    "the protein binds to its receptor and increases expression of genes in patients with heart"
+    " disease while [SEP] inflammation was reduced, 25% (p < 0.05); naïve T-cells — 細胞 — did not"
+    " respond"
 )
 
 
-LENGTHS = (0, 1, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12, 20, 21, 40, 60, 90, 91, 130, 180, 330)  # words; 330 is cut
+LENGTHS = (
+    0,
+    1,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    10,
+    11,
+    12,
+    20,
+    21,
+    40,
+    60,
+    90,
+    91,
+    130,
+    180,
+    330,
+)  # words; 330 is cut
 
 
 def some_texts(seed: int = 0, lengths: tuple[int, ...] = LENGTHS) -> list[str]:
     """One text a length, in no order."""
     random = np.random.default_rng(seed)
-    return [" ".join(random.choice(SENTENCE.split(), length)) for length in random.permutation(lengths)]
+    return [
+        " ".join(random.choice(SENTENCE.split(), length)) for length in random.permutation(lengths)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +77,9 @@ def test_bits_depend_on_the_text_alone(name, home):
     config = configuration(name)
 
     def encode(texts, *, threads, batch_size):
-        return load_encoder(config, threads=threads, model_home=home, batch_size=batch_size).encode(texts)
+        return load_encoder(config, threads=threads, model_home=home, batch_size=batch_size).encode(
+            texts
+        )
 
     alone = load_encoder(config, threads=1, model_home=home, batch_size=1)
     reference = np.concatenate([alone.encode([text]) for text in texts])
@@ -58,8 +87,12 @@ def test_bits_depend_on_the_text_alone(name, home):
     for threads, batch_size in [(1, 4), (2, 1), (2, 8)]:
         shuffled = encode([texts[row] for row in order], threads=threads, batch_size=batch_size)
         assert np.array_equal(shuffled, reference[order]), (threads, batch_size)
-    with_neighbours = encode([*texts[:3], *some_texts(5, LENGTHS[:14]), *texts[3:6]], threads=2, batch_size=4)
-    assert np.array_equal(np.concatenate([with_neighbours[:3], with_neighbours[-3:]]), reference[:6])
+    with_neighbours = encode(
+        [*texts[:3], *some_texts(5, LENGTHS[:14]), *texts[3:6]], threads=2, batch_size=4
+    )
+    assert np.array_equal(
+        np.concatenate([with_neighbours[:3], with_neighbours[-3:]]), reference[:6]
+    )
     repeated = encode([texts[4]] * 9, threads=2, batch_size=8)
     assert np.array_equal(repeated, np.repeat(reference[4:5], 9, axis=0))
 
@@ -82,7 +115,10 @@ def test_a_ready_made_graph_is_pooled_as_its_own_head_does(home):
     ids = np.array([tokenizer.encode(text).ids])
     (pooled,) = session.run(["461"], {"input_ids": ids, "attention_mask": np.ones_like(ids)})
     expected = np.asarray(pooled)[0] / np.linalg.norm(np.asarray(pooled)[0])
-    assert np.abs(load_encoder(config, threads=1, model_home=home).encode([text])[0] - expected).max() < 1e-6
+    assert (
+        np.abs(load_encoder(config, threads=1, model_home=home).encode([text])[0] - expected).max()
+        < 1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["minilm_l6", "minilm_l3"])
@@ -95,9 +131,17 @@ def test_related_sentences_are_closer(name, home):
     assert query @ foreign < 0.2
 
 
-def test_text_is_cut_at_256_tokens_whatever_the_tokenizer_file_says(minilm):
-    words = ["cell"] + ["gene", "mouse", "blood", "heart"] * 100  # one token each; [CLS] and [SEP] make it 256 at 254
-    long, at_limit, shorter, prefix = minilm.encode([" ".join(words[:n]) for n in (400, 254, 253, 100)])
+def test_text_is_cut_at_256_tokens_whatever_the_tokenizer_file(minilm):
+    """Text is cut at 256 tokens whatever the tokenizer file says."""
+    words = ["cell"] + [
+        "gene",
+        "mouse",
+        "blood",
+        "heart",
+    ] * 100  # one token each; [CLS] and [SEP] make it 256 at 254
+    long, at_limit, shorter, prefix = minilm.encode(
+        [" ".join(words[:n]) for n in (400, 254, 253, 100)]
+    )
     assert np.array_equal(long, at_limit)
     assert not np.array_equal(at_limit, shorter)
     assert not np.array_equal(long, prefix)
@@ -105,9 +149,18 @@ def test_text_is_cut_at_256_tokens_whatever_the_tokenizer_file_says(minilm):
 
 def test_a_literal_sep_is_read_as_the_separator_token(minilm):
     """method.md section 3: the query-reference text is one string with " [SEP] " in it."""
-    ids = Tokenizer.from_file(str(minilm_folder() / "tokenizer.json")).encode("query [SEP] reference").ids
+    ids = (
+        Tokenizer.from_file(str(minilm_folder() / "tokenizer.json"))
+        .encode("query [SEP] reference")
+        .ids
+    )
     assert [token for token in ids if token] == [101, 23032, 102, 4431, 102]
-    assert np.abs(minilm.encode(["query [SEP] reference"])[0] - forward_pass([101, 23032, 102, 4431, 102])).max() < 1e-5
+    assert (
+        np.abs(
+            minilm.encode(["query [SEP] reference"])[0] - forward_pass([101, 23032, 102, 4431, 102])
+        ).max()
+        < 1e-5
+    )
     assert not np.array_equal(*minilm.encode(["query [SEP] reference", "query sep reference"]))
 
 
@@ -120,7 +173,9 @@ def test_no_texts_and_empty_texts_are_fine(minilm):
 
 def test_a_vector_that_is_not_finite_names_its_text(tmp_path, home):
     def poison(tensors):
-        tensors["embeddings.word_embeddings.weight"][29145] = 3e38  # "zebra", the third token: the sum overflows
+        tensors["embeddings.word_embeddings.weight"][29145] = (
+            3e38  # "zebra", the third token: the sum overflows
+        )
         tensors["embeddings.position_embeddings.weight"][2] = 3e38
 
     folder = one_layer_model(tmp_path / "poisoned", edit=poison)
@@ -139,7 +194,9 @@ def kept(small, tmp_path_factory):
     home = tmp_path_factory.mktemp("kept")
 
     def encode():
-        encoder = load_encoder(configuration("minilm_l6", path=str(small)), threads=1, model_home=home)
+        encoder = load_encoder(
+            configuration("minilm_l6", path=str(small)), threads=1, model_home=home
+        )
         return encoder.encode(["a text"])
 
     return home, encode, encode()
@@ -152,7 +209,9 @@ def test_a_damaged_kept_graph_is_converted_anew(damage, kept):
     intact = graph.read_bytes(), digest.read_bytes()
     if damage == "flipped":
         position = len(intact[0]) // 2
-        graph.write_bytes(intact[0][:position] + bytes([intact[0][position] ^ 1]) + intact[0][position + 1 :])
+        graph.write_bytes(
+            intact[0][:position] + bytes([intact[0][position] ^ 1]) + intact[0][position + 1 :]
+        )
     elif damage == "cut":
         graph.write_bytes(intact[0][:1000])
     elif damage == "no digest":
@@ -168,7 +227,11 @@ def test_a_damaged_kept_graph_is_converted_anew(damage, kept):
 
 def test_files_that_are_no_model_are_refused_by_name(small, tmp_path):
     def load(folder, **overrides):
-        load_encoder(configuration("minilm_l6", path=str(folder), **overrides), threads=1, model_home=tmp_path / "home")
+        load_encoder(
+            configuration("minilm_l6", path=str(folder), **overrides),
+            threads=1,
+            model_home=tmp_path / "home",
+        )
 
     def damaged(name, data):
         folder = tmp_path / name
@@ -189,10 +252,15 @@ def test_files_that_are_no_model_are_refused_by_name(small, tmp_path):
 
 
 def forward_pass(text: str | list[int], pooling: str = "mean") -> np.ndarray:
-    """BERT (Devlin et al. 2019, sections 3 and A.2) of one text in plain float64 numpy, from MiniLM's weights."""
+    """BERT (Devlin et al. 2019, sections 3 and A.2) of one text in plain float64 numpy, from
+    MiniLM's weights.
+    """
     folder = minilm_folder()
     config = json.loads((folder / "config.json").read_text())
-    weights = {name: tensor.astype(np.float64) for name, tensor in load_file(folder / "model.safetensors").items()}
+    weights = {
+        name: tensor.astype(np.float64)
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     if isinstance(text, str):
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
@@ -202,7 +270,9 @@ def forward_pass(text: str | list[int], pooling: str = "mean") -> np.ndarray:
         return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
 
     def norm(x, name):
-        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + config["layer_norm_eps"])
+        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(
+            x.var(-1, keepdims=True) + config["layer_norm_eps"]
+        )
         return x * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
     def heads(x):  # [T, D] -> [H, T, D/H]
@@ -214,10 +284,15 @@ def forward_pass(text: str | list[int], pooling: str = "mean") -> np.ndarray:
     x = norm(x + weights["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
     for number in range(config["num_hidden_layers"]):
         layer = f"encoder.layer.{number}"
-        q, k, v = (heads(linear(x, f"{layer}.attention.self.{part}")) for part in ("query", "key", "value"))
+        q, k, v = (
+            heads(linear(x, f"{layer}.attention.self.{part}")) for part in ("query", "key", "value")
+        )
         scores = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]))
         context = (scores / scores.sum(-1, keepdims=True) @ v).swapaxes(0, 1).reshape(x.shape)
-        x = norm(linear(context, f"{layer}.attention.output.dense") + x, f"{layer}.attention.output.LayerNorm")
+        x = norm(
+            linear(context, f"{layer}.attention.output.dense") + x,
+            f"{layer}.attention.output.LayerNorm",
+        )
         wide = linear(x, f"{layer}.intermediate.dense")
         wide = wide * (1 + erf(wide / np.sqrt(2))) / 2
         x = norm(linear(wide, f"{layer}.output.dense") + x, f"{layer}.output.LayerNorm")

@@ -20,7 +20,8 @@ from pathlib import Path
 from desa_ray.engines.engine_group import lead_group
 lead_group(Path(sys.argv[1]))
 stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-nest = f"import subprocess, sys, time; print(subprocess.Popen([sys.executable, '-c', {stubborn!r}]).pid, flush=True)"
+nest = "import subprocess, sys, time; "
+nest += f"print(subprocess.Popen([sys.executable, '-c', {stubborn!r}]).pid, flush=True)"
 nest += "; time.sleep(600)"
 child = subprocess.Popen([sys.executable, "-c", nest], stdout=subprocess.PIPE, text=True)
 print(child.pid, child.stdout.readline().strip(), flush=True)
@@ -29,7 +30,9 @@ time.sleep(600)
 
 
 def start_engine(folder: Path) -> tuple[subprocess.Popen, list[int]]:
-    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(folder)], stdout=subprocess.PIPE, text=True)
+    engine = subprocess.Popen(
+        [sys.executable, "-c", ENGINE, str(folder)], stdout=subprocess.PIPE, text=True
+    )
     assert engine.stdout is not None
     return engine, [int(pid) for pid in engine.stdout.readline().split()]
 
@@ -41,7 +44,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_children_of_a_killed_engine_are_ended_and_a_living_one_is_left(tmp_path):
+def test_children_of_a_killed_engine_are_ended_and_a_living(tmp_path):
+    """Children of a killed engine are ended and a living one is left."""
     dead, orphans = start_engine(tmp_path)
     living, children = start_engine(tmp_path)
     bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -66,11 +70,17 @@ def test_children_of_a_killed_engine_are_ended_and_a_living_one_is_left(tmp_path
         dead.stdout.close()
 
 
-def test_a_number_that_now_belongs_to_somebody_else_is_left_alone(tmp_path):
-    innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+def test_a_number_that_now_belongs_to_somebody_else_is_left(tmp_path):
+    """A number that now belongs to somebody else is left alone."""
+    innocent = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+    )
     try:
         note = {"boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(), "started": 1}
-        for changes in ({"session": innocent.pid}, {"session": innocent.pid, "boot": "an earlier boot"}):
+        for changes in (
+            {"session": innocent.pid},
+            {"session": innocent.pid, "boot": "an earlier boot"},
+        ):
             file = tmp_path / f"{innocent.pid}.json"
             file.write_text(json.dumps(note | changes))
             assert end_orphans(tmp_path) == []
@@ -94,6 +104,8 @@ def test_memory_is_waited_for_and_then_asked_for():
     readings = iter([[(10 * gib, 80 * gib)], [(75 * gib, 80 * gib)]])
     await_memory(lambda: next(readings), 0.9)
     started = time.monotonic()
-    with pytest.raises(DesaError, match=r"too little GPU memory: 10\.0 of 80\.0 GiB free, 72\.0 wanted"):
+    with pytest.raises(
+        DesaError, match=r"too little GPU memory: 10\.0 of 80\.0 GiB free, 72\.0 wanted"
+    ):
         await_memory(lambda: [(79 * gib, 80 * gib), (10 * gib, 80 * gib)], 0.9, patience_s=0.3)
     assert time.monotonic() - started < 2

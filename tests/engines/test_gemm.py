@@ -12,7 +12,9 @@ from desa_ray.errors import DesaError
 
 
 def unit(rng: np.random.Generator, count: int, dimensions: int) -> np.ndarray:
-    vectors = rng.normal(size=(count, dimensions)) * rng.choice([1, 1, 1e-3, 0], size=(count, dimensions))
+    vectors = rng.normal(size=(count, dimensions)) * rng.choice(
+        [1, 1, 1e-3, 0], size=(count, dimensions)
+    )
     vectors[:, 0] += 0.1
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 

@@ -1,4 +1,6 @@
-"""Samples and live text: only what the store lacks is asked for, whatever order the sets of queries come in."""
+"""Samples and live text: only what the store lacks is asked for, whatever order the sets of queries
+come in.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +38,12 @@ def config(small_slice, server) -> RunConfig:
         "dataset.name=slice",
         "cluster.shard_generations=2",
     ]
-    overrides += ["generator=openai_server", "generator.model=m", f"generator.base_url={server.url}", "draws=1"]
+    overrides += [
+        "generator=openai_server",
+        "generator.model=m",
+        f"generator.base_url={server.url}",
+        "draws=1",
+    ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
     return parse({key: plain[key] for key in RUN_KEYS})
@@ -75,10 +82,14 @@ def test_a_sample_of_a_generated_set_asks_nothing(config, server, tmp_path):
     own = texts(stage)
     assert own.equals(whole.filter(pl.col("query_id").is_in(own["query_id"].implode())))
     assert own["query_id"].to_list() == sorted(own["query_id"])
-    assert stage.artifact.manifest()["counts"] | {"rows": 3, "reused": 3} == stage.artifact.manifest()["counts"]
+    assert (
+        stage.artifact.manifest()["counts"] | {"rows": 3, "reused": 3}
+        == stage.artifact.manifest()["counts"]
+    )
 
 
-def test_the_whole_set_after_a_sample_asks_for_the_rest_only_and_is_the_same_record(config, server, tmp_path):
+def test_the_whole_set_after_a_sample_asks_for_the_rest(config, server, tmp_path):
+    """The whole set after a sample asks for the rest only and is the same record."""
     afresh = generated(config, tmp_path / "afresh")
     assert asked(server) == 8
     generated(sampled(config, 3), tmp_path)

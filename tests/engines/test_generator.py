@@ -1,4 +1,6 @@
-"""Live generators by configuration: identities, where weights lie, one clear error for each thing that is missing."""
+"""Live generators by configuration: identities, where weights lie, one clear error for each thing
+that is missing.
+"""
 
 import importlib.util
 import json
@@ -27,7 +29,9 @@ WITHOUT_VLLM = importlib.util.find_spec("vllm") is None
 
 
 def composed(name: str) -> GeneratorConfig:
-    return TypeAdapter(GeneratorConfig).validate_python(yaml.safe_load((CONF / f"{name}.yaml").read_text()))
+    return TypeAdapter(GeneratorConfig).validate_python(
+        yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    )
 
 
 def model_folder(folder: Path, *, weights: bytes = b"w" * 64) -> Path:
@@ -85,7 +89,10 @@ KEEPS = {
 
 
 def test_only_what_changes_the_text_enters_the_identity():
-    bases = {"vllm": composed("qwen2_5_7b"), "openai": replace(composed("openai_server"), model="m")}
+    bases = {
+        "vllm": composed("qwen2_5_7b"),
+        "openai": replace(composed("openai_server"), model="m"),
+    }
     for kind, base in bases.items():
         identity = generator_identity(base)
         for name, value in CHANGES[kind].items():
@@ -98,7 +105,9 @@ def test_only_what_changes_the_text_enters_the_identity():
 
 def test_a_folder_counts_by_content_not_by_place(tmp_path):
     one, two = model_folder(tmp_path / "one"), model_folder(tmp_path / "two")
-    identities = [generator_identity(replace(composed("smollm2"), path=str(path))) for path in (one, two)]
+    identities = [
+        generator_identity(replace(composed("smollm2"), path=str(path))) for path in (one, two)
+    ]
     assert identities[0] == identities[1]
     (two / "README.md").write_text("not read by the engine")
     assert folder_hash(one) == folder_hash(two)
@@ -112,7 +121,10 @@ def test_a_folder_counts_by_content_not_by_place(tmp_path):
 def test_missing_settings_are_reported_together():
     with pytest.raises(Problems) as caught:
         check_generator(GeneratorConfig(name="x", kind="openai"))
-    assert [problem.where for problem in caught.value.problems] == ["generator.model", "generator.base_url"]
+    assert [problem.where for problem in caught.value.problems] == [
+        "generator.model",
+        "generator.base_url",
+    ]
     with pytest.raises(Problems) as caught:
         check_generator(GeneratorConfig(name="x", kind="vllm", model="m"))
     assert [problem.where for problem in caught.value.problems] == ["generator.revision"]
@@ -128,10 +140,18 @@ def test_an_incomplete_folder_names_what_it_lacks(tmp_path):
     assert find_generator(config, tmp_path) == GeneratorFiles(folder, 64, "bfloat16")
     (folder / "tokenizer.json").unlink()
     (folder / "model.safetensors").unlink()
-    with pytest.raises(DesaError, match=r"lacks tokenizer\.json or tokenizer\.model, model\.safetensors"):
+    with pytest.raises(
+        DesaError, match=r"lacks tokenizer\.json or tokenizer\.model, model\.safetensors"
+    ):
         complete(folder, config)
     (folder / "tokenizer.model").write_text("x")
-    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-1.safetensors"}}
+    index = {
+        "weight_map": {
+            "a": "model-1.safetensors",
+            "b": "model-2.safetensors",
+            "c": "model-1.safetensors",
+        }
+    }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "model-1.safetensors").write_bytes(b"1" * 10)
     with pytest.raises(DesaError, match=r"lacks model-2\.safetensors"):
@@ -156,10 +176,16 @@ def test_the_model_home_comes_before_the_hub(tmp_path):
 
 
 class Hub(BaseHTTPRequestHandler):
-    """Answers as the hub does about a repository without the revision, and one that wants terms accepted."""
+    """Answers as the hub does about a repository without the revision, and one that wants terms
+    accepted.
+    """
 
     def do_GET(self) -> None:
-        codes = {"Qwen": (404, "RevisionNotFound"), "mistralai": (403, "GatedRepo"), "nobody": (401, "RepoNotFound")}
+        codes = {
+            "Qwen": (404, "RevisionNotFound"),
+            "mistralai": (403, "GatedRepo"),
+            "nobody": (401, "RepoNotFound"),
+        }
         status, code = codes[self.path.split("/")[3]]
         self.send_response(status)
         self.send_header("X-Error-Code", code)
@@ -206,14 +232,22 @@ for name in ("qwen2_5_7b", "mistral_7b"):
 
 def test_a_revision_that_the_hub_lacks_is_one_clear_error(tmp_path):
     with hub() as address:
-        environment = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
+        environment = {
+            **os.environ,
+            "HF_ENDPOINT": address,
+            "HF_HUB_OFFLINE": "0",
+            "HF_HOME": str(tmp_path / "hf"),
+        }
         environment |= {"NO_PROXY": "127.0.0.1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         command = [sys.executable, "-c", ASK_HUB, str(CONF), str(tmp_path)]
-        result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        result = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=True
+        )
     revision, unknown, gated, _ = result.stdout.splitlines()
     assert revision.startswith(
-        "generator qwen2_5_7b: Qwen/Qwen2.5-7B-Instruct has no revision fe11104b620d588ccc049ff6631dd3ea002e3d98: the "
-        "paper prints this revision, but ran the model with MLX"
+        "generator qwen2_5_7b: Qwen/Qwen2.5-7B-Instruct has no revision"
+        " fe11104b620d588ccc049ff6631dd3ea002e3d98: the paper prints this revision, but ran the"
+        " model with MLX"
     )
     assert "set generator.revision to a commit" in revision
     assert "the hub has no repository nobody/nothing" in unknown
@@ -229,32 +263,50 @@ def test_without_vllm_the_error_says_where_to_get_it(tmp_path):
         load_generator(composed("smollm2"), model_home=tmp_path / "home")
 
 
-def test_prefixes_are_cached_only_where_texts_may_depend_on_batches(tmp_path):
+def test_prefixes_are_cached_only_where_texts_may_depend(tmp_path):
+    """Prefixes are cached only where texts may depend on batches."""
     config = composed("qwen2_5_7b")
     assert arguments(config, tmp_path)["enable_prefix_caching"] is False
-    assert arguments(replace(config, batch_invariant=False), tmp_path)["enable_prefix_caching"] is True
-    assert arguments(replace(config, tensor_parallel_size=2), tmp_path)["distributed_executor_backend"] == "mp"
+    assert (
+        arguments(replace(config, batch_invariant=False), tmp_path)["enable_prefix_caching"] is True
+    )
+    assert (
+        arguments(replace(config, tensor_parallel_size=2), tmp_path)["distributed_executor_backend"]
+        == "mp"
+    )
 
 
 # Messages as vLLM, torch and CUDA word them.
 FAILURES = {
-    "Free memory on device cuda:0 (3.1/79.2 GiB) on startup is less than desired GPU memory utilization": "memory",
+    "Free memory on device cuda:0 (3.1/79.2 GiB) on startup is less than desired GPU memory utilization": (
+        "memory"
+    ),
     "CUDA out of memory. Tried to allocate 2.00 GiB": "memory",
     "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`": "memory",
-    "To serve at least one request with the model's max seq len (4096), (8.0 GiB KV cache is needed, which is larger "
-    "than the available KV cache memory (0.5 GiB)": "memory",
+    "To serve at least one request with the model's max seq len (4096), (8.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.5 GiB)": (
+        "memory"
+    ),
     "Failed to infer device type, please set the environment variable": "CUDA",
     "libcuda.so.1: cannot open shared object file: No such file or directory": "CUDA",
     "No CUDA GPUs are available": "CUDA",
-    "The NVIDIA driver on your system is too old: CUDA driver version is insufficient for CUDA runtime": "CUDA",
-    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver": "CUDA",
-    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver": "CUDA",
+    "The NVIDIA driver on your system is too old: CUDA driver version is insufficient for CUDA runtime": (
+        "CUDA"
+    ),
+    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver": (
+        "CUDA"
+    ),
+    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver": (
+        "CUDA"
+    ),
     "NVML Shared Library Not Found": "CUDA",
     "RM has detected an NVML/RM version mismatch.": "CUDA",
     "CUDA error: no kernel image is available for execution on the device": "CUDA",
-    "Total number of attention heads (14) must be divisible by tensor parallel size (4).": "tensor_parallel_size",
-    "User-specified max_model_len (99999) is greater than the derived max_model_len "
-    "(max_position_embeddings=8192)": "max_model_len",
+    "Total number of attention heads (14) must be divisible by tensor parallel size (4).": (
+        "tensor_parallel_size"
+    ),
+    "User-specified max_model_len (99999) is greater than the derived max_model_len (max_position_embeddings=8192)": (
+        "max_model_len"
+    ),
     "Error while deserializing header: HeaderTooLarge": "fetch the model's files again",
     "Model architectures ['FooForCausalLM'] are not supported for now.": "architecture",
     "selected backend does not support batch invariance": "batch_invariant=false",
@@ -268,12 +320,14 @@ def test_failed_starts_have_one_wording_a_cause(message):
         try:
             raise RuntimeError(message)
         except RuntimeError as cause:
-            raise RuntimeError("Engine core initialization failed. See root cause above.") from cause
+            raise RuntimeError(
+                "Engine core initialization failed. See root cause above."
+            ) from cause
     except RuntimeError as outer:
         error = explained(outer, composed("qwen2_5_7b"))
     assert FAILURES[message] in str(error)
     assert "\n" not in str(error)
-    assert error.mend
+    assert error.hint
 
 
 class NotComparable(RuntimeError):
@@ -285,7 +339,8 @@ class NotComparable(RuntimeError):
         raise AttributeError("'OSError' object has no attribute 'value'")
 
 
-def test_a_driver_that_is_not_there_is_told_though_its_errors_cannot_be_compared():
+def test_a_driver_that_is_not_there_is_told_though_its_errors():
+    """A driver that is not there is told though its errors cannot be compared."""
     try:
         try:
             raise OSError("libnvidia-ml.so.1: cannot open shared object file")
@@ -294,7 +349,7 @@ def test_a_driver_that_is_not_there_is_told_though_its_errors_cannot_be_compared
     except NotComparable as outer:
         error = explained(outer, composed("qwen2_5_7b"))
     assert "no usable CUDA device for this build of vLLM" in str(error)
-    assert "nvidia-smi" in error.mend
+    assert "nvidia-smi" in error.hint
 
 
 @pytest.mark.skipif(WITHOUT_VLLM, reason="checked behind the check for vLLM")

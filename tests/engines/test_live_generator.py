@@ -1,4 +1,6 @@
-"""Retry and fallback, as a table: which outputs an engine gives decides what the record says, nothing else does."""
+"""Retry and fallback, as a table: which outputs an engine gives decides what the record says,
+nothing else does.
+"""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +10,13 @@ import pytest
 from desa_ray.core.references import request_seed
 from desa_ray.engines.chat import Output, Request
 from desa_ray.engines.generation import GENERATION_SCHEMA
-from desa_ray.engines.live_generator import FEEDBACK, PROTOCOL, REFERENCES_SCHEMA, decoding, generate_records
+from desa_ray.engines.live_generator import (
+    FEEDBACK,
+    PROTOCOL,
+    REFERENCES_SCHEMA,
+    decoding,
+    generate_records,
+)
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.types import canonical_json, sha256_json
 
@@ -30,7 +38,11 @@ class Scripted:
         self.calls.append(list(requests))
         outputs = []
         for request in requests:
-            query = next(query for query in self.script if query in request.messages[-1]["content"] + str(request))
+            query = next(
+                query
+                for query in self.script
+                if query in request.messages[-1]["content"] + str(request)
+            )
             text, reason = self.script[query].pop(0)
             outputs.append(Output(text, reason, 10, 3))
         return outputs
@@ -47,7 +59,12 @@ TABLE = {
     "valid after the retry": ([(BAD, "stop"), (GOOD, "stop")], 1, FIVE, None),
     "twice invalid": ([(BAD, "stop"), ("[]", "stop")], 1, [], "the array has 0 items instead of 5"),
     "cut though it parses": ([(GOOD, "length"), (GOOD, "stop")], 1, FIVE, None),
-    "cut twice": ([(GOOD, "length"), (GOOD, "length")], 1, [], "the output was cut off at the token limit"),
+    "cut twice": (
+        [(GOOD, "length"), (GOOD, "length")],
+        1,
+        [],
+        "the output was cut off at the token limit",
+    ),
     "empty, then valid": ([("", "stop"), (GOOD, "stop")], 1, FIVE, None),
     "no reason given": ([(GOOD, None)], 0, FIVE, None),
 }
@@ -82,7 +99,8 @@ def test_an_invalid_output_is_retried_once_then_falls_back(outputs, retries, tex
     }
 
 
-def test_the_retry_keeps_seed_and_constraint_and_adds_output_and_reason_as_turns():
+def test_the_retry_keeps_seed_and_constraint_and_adds_output():
+    """The retry keeps seed and constraint and adds output and reason as turns."""
     engine = Scripted({"q1": [(BAD, "stop"), (GOOD, "stop")]})
     run(engine)
     [[first], [again]] = engine.calls
@@ -94,7 +112,8 @@ def test_the_retry_keeps_seed_and_constraint_and_adds_output_and_reason_as_turns
     assert again.messages == [*first.messages, *turns]
 
 
-def test_seeds_are_those_of_the_specification_and_differ_by_all_that_is_asked():
+def test_seeds_are_those_of_the_specification_and_differ():
+    """Seeds are those of the specification and differ by all that is asked."""
     engine = Scripted({query: [("passage", "stop")] * 8 for query in ("q1", "q2")})
     rows = run(engine, "hyde", ("q1", "q2"))
     expected = [
@@ -115,14 +134,21 @@ def test_seeds_are_those_of_the_specification_and_differ_by_all_that_is_asked():
     assert {request.schema for request in engine.calls[0]} == {None}
 
 
-def test_other_prompts_need_text_only_and_one_blank_request_makes_the_row_a_fallback():
+def test_other_prompts_need_text_only_and_one_blank_request():
+    """Other prompts need text only and one blank request makes the row a fallback."""
     cut = ("a passage cut at the lim", "length")
-    engine = Scripted({"q1": [cut] * 8, "q2": [cut] * 3 + [(" \n", "stop")] + [cut] * 4 + [("\t", "stop")]})
+    engine = Scripted(
+        {"q1": [cut] * 8, "q2": [cut] * 3 + [(" \n", "stop")] + [cut] * 4 + [("\t", "stop")]}
+    )
     rows = run(engine, "hyde", ("q1", "q2")).rows(named=True)
     assert rows[0]["texts"] == [cut[0]] * 8
     assert (rows[0]["fallback"], rows[0]["retries"]) == (False, 0)
     assert rows[1]["texts"] == []
-    assert (rows[1]["fallback"], rows[1]["retries"], rows[1]["reason"]) == (True, 1, "request 3: item 1 is empty")
+    assert (rows[1]["fallback"], rows[1]["retries"], rows[1]["reason"]) == (
+        True,
+        1,
+        "request 3: item 1 is empty",
+    )
     assert rows[1]["rejected"] == [None, None, None, " \n", None, None, None, None]
     assert rows[1]["raw"][3] == "\t"
     engine = Scripted({"q2": [cut] * 3 + [(" ", "stop")] + [cut] * 5})
@@ -130,7 +156,8 @@ def test_other_prompts_need_text_only_and_one_blank_request_makes_the_row_a_fall
     assert (rescued["fallback"], rescued["retries"], len(rescued["texts"])) == (False, 1, 8)
 
 
-def test_texts_are_cut_where_the_prompt_says_and_raw_output_is_not():
+def test_texts_are_cut_where_the_prompt_says_and_raw_output():
+    """Texts are cut where the prompt says and raw output is not."""
     long = " ".join(f"w{number}" for number in range(200))
     row = run(Scripted({"q1": [(long, "length")]}), "query2doc").row(0, named=True)
     assert row["texts"] == [" ".join(f"w{number}" for number in range(120))]

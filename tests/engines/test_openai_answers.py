@@ -1,4 +1,6 @@
-"""What a server may answer: every field of every type is a completion, or a bad answer that is asked for again."""
+"""What a server may answer: every field of every type is a completion, or a bad answer that is
+asked for again.
+"""
 
 import json
 import math
@@ -56,8 +58,15 @@ def completion() -> dict[str, Any]:
 
 
 def engine(url: str, **changes) -> OpenAIGenerator:
-    quick = {"backoff_s": 0.01, "max_backoff_s": 0.02, "max_attempts": 2, "request_timeout_s": 60.0} | changes
-    return OpenAIGenerator(GeneratorConfig(name="server", kind="openai", model="m", base_url=url, **quick))
+    quick = {
+        "backoff_s": 0.01,
+        "max_backoff_s": 0.02,
+        "max_attempts": 2,
+        "request_timeout_s": 60.0,
+    } | changes
+    return OpenAIGenerator(
+        GeneratorConfig(name="server", kind="openai", model="m", base_url=url, **quick)
+    )
 
 
 def spoilt(place: str, value: Any) -> bytes:
@@ -70,7 +79,9 @@ def spoilt(place: str, value: Any) -> bytes:
         del holder[last]
     else:
         holder[last] = value
-    return json.dumps(answer).replace('"HUGE"', "9" * 5000 if "tokens" in place else '"HUGE"').encode()
+    return (
+        json.dumps(answer).replace('"HUGE"', "9" * 5000 if "tokens" in place else '"HUGE"').encode()
+    )
 
 
 @pytest.mark.parametrize("place", FINE)
@@ -88,20 +99,33 @@ def test_every_field_of_every_type_is_read_or_asked_for_again(place):
 
 def test_a_bad_answer_is_one_line_that_names_the_field():
     with chat_server(*[body(spoilt("usage", "-"))] * 2) as server:
-        with pytest.raises(DesaError, match=r"makes no sense: usage: .*dictionary.*\(2 attempts in") as caught:
+        with pytest.raises(
+            DesaError, match=r"makes no sense: usage: .*dictionary.*\(2 attempts in"
+        ) as caught:
             engine(server.url).generate([ASK])
         assert len(server.requests) == 2
         assert caught.value.where == f"generator server, {server.url}"
-        assert caught.value.mend == "is this an OpenAI-compatible server?"
+        assert caught.value.hint == "is this an OpenAI-compatible server?"
 
 
 def test_a_bad_answer_ends_a_run_with_one_line(collection, refuse):
     """The answer of a trial, whose tokens' counts are a text."""
     said = json.dumps(completion() | {"usage": "-"}).encode()
     with raw_server(says(answer(said, "200 OK", "Connection: close"))) as server:
-        common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "generator=openai_server"]
-        common += [f"generator.base_url={server.url}/v1", "generator.model=m", "generator.max_attempts=2"]
-        errors = refuse(["usage", "2 attempts", server.url], "generate", *common, "generator.backoff_s=0.01")
+        common = [
+            "dataset=beir_folder",
+            f"dataset.path={collection}",
+            "cluster=serial",
+            "generator=openai_server",
+        ]
+        common += [
+            f"generator.base_url={server.url}/v1",
+            "generator.model=m",
+            "generator.max_attempts=2",
+        ]
+        errors = refuse(
+            ["usage", "2 attempts", server.url], "generate", *common, "generator.backoff_s=0.01"
+        )
         assert len(errors) == 1
 
 
@@ -110,7 +134,9 @@ HOSTILE = {
     "a web page": answer(b"<html><body>Welcome</body></html>"),
     "an empty answer": answer(b""),
     "cut short": answer(json.dumps(completion()).encode()[:40]),
-    "a length too short": answer(json.dumps(completion()).encode()).replace(b"Length: 1", b"Length: ", 1),
+    "a length too short": (
+        answer(json.dumps(completion()).encode()).replace(b"Length: 1", b"Length: ", 1)
+    ),
     "a length too long": answer(b"{}").replace(b"Length: 2", b"Length: 200"),
     "no content": b"HTTP/1.1 204 No Content\r\n\r\n",
     "headers without end": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1000 + b"\r\n{}",
@@ -128,14 +154,19 @@ def test_hostile_answers_are_one_printable_line(name):
         assert len(server.heard) == 2
 
 
-@pytest.mark.parametrize("mimetype", ["text/html", "text/plain; charset=utf-7", "application/x-tar", "nonsense"])
-def test_the_type_that_a_server_gives_its_answer_is_not_what_counts(mimetype):
+@pytest.mark.parametrize(
+    "mimetype", ["text/html", "text/plain; charset=utf-7", "application/x-tar", "nonsense"]
+)
+def test_the_type_that_a_server_gives_its_answer(mimetype):
+    """The type that a server gives its answer is not what counts."""
     said = answer(json.dumps(completion()).encode()).replace(b"application/json", mimetype.encode())
     with raw_server(says(said)) as server:
         assert engine(server.url).generate([ASK])[0].text == "said"
 
 
-@pytest.mark.parametrize("wait", ["nan", "inf", "1e400", "-5", "x" * 5000, "Mon, 99 Foo 99999999 99:99:99 +9999"])
+@pytest.mark.parametrize(
+    "wait", ["nan", "inf", "1e400", "-5", "x" * 5000, "Mon, 99 Foo 99999999 99:99:99 +9999"]
+)
 def test_whatever_retry_after_says_the_wait_has_its_limit(wait):
     with chat_server(status(429, Retry_After=wait)) as server:
         assert engine(server.url).generate([ASK])[0].text == "question / 1"
@@ -155,18 +186,24 @@ def test_a_dead_proxy_is_named_and_the_server_is_not_blamed(monkeypatch):
     with socket.socket() as dead:
         dead.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{dead.getsockname()[1]}")
-        with pytest.raises(DesaError, match=r"through the proxy http://127\.0\.0\.1:.*HTTP_PROXY") as caught:
+        with pytest.raises(
+            DesaError, match=r"through the proxy http://127\.0\.0\.1:.*HTTP_PROXY"
+        ) as caught:
             engine("http://models.example/v1").generate([ASK])
-    assert "NO_PROXY=models.example" in caught.value.mend
+    assert "NO_PROXY=models.example" in caught.value.hint
     with raw_server(says(answer(b"", "502 Bad Gateway"))) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        with pytest.raises(DesaError, match=f"answered 502 Bad Gateway through the proxy {proxy.url}"):
+        with pytest.raises(
+            DesaError, match=f"answered 502 Bad Gateway through the proxy {proxy.url}"
+        ):
             engine("http://models.example/v1").generate([ASK])
 
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 

@@ -1,4 +1,6 @@
-"""The engine on a server: patience with what passes, one clear error for what does not, and a key nobody sees."""
+"""The engine on a server: patience with what passes, one clear error for what does not, and a key
+nobody sees.
+"""
 
 import json
 import re
@@ -7,7 +9,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from chat_server import body, chat_server, completion, cut_short, drip, good, hang_up, says, slow, status
+from chat_server import (
+    body,
+    chat_server,
+    completion,
+    cut_short,
+    drip,
+    good,
+    hang_up,
+    says,
+    slow,
+    status,
+)
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import Request, Sampling
@@ -24,11 +37,15 @@ FIVE = ["alpha one", "beta two", "gamma three", "delta four", "epsilon five"]
 
 def config(url: str, **changes) -> GeneratorConfig:
     quick = {"backoff_s": 0.01, "max_backoff_s": 0.05, "request_timeout_s": 5.0, "max_attempts": 4}
-    return GeneratorConfig(name="server", kind="openai", model="m", base_url=url, **(quick | changes))
+    return GeneratorConfig(
+        name="server", kind="openai", model="m", base_url=url, **(quick | changes)
+    )
 
 
 def ask(number: int, *, schema=None) -> Request:
-    return Request([{"role": "user", "content": f"question {number}"}], 100 + number, SAMPLING, schema)
+    return Request(
+        [{"role": "user", "content": f"question {number}"}], 100 + number, SAMPLING, schema
+    )
 
 
 PASSING = {
@@ -48,7 +65,9 @@ PASSING = {
     "no choices": body(b'{"choices": []}'),
     "another type": body(b"[1, 2]"),
     "null": body(b"null"),
-    "content is a number": body(completion("x").replace(b'"x"', b"5", 1).replace(b'"content": "x"', b'"content": 5')),
+    "content is a number": body(
+        completion("x").replace(b'"x"', b"5", 1).replace(b'"content": "x"', b'"content": 5')
+    ),
     "tokens are text": body(completion("y").replace(b"7", b'"seven"')),
 }
 
@@ -64,7 +83,8 @@ def test_what_may_pass_is_asked_again_until_it_is_good(behaviour):
 
 
 @pytest.mark.parametrize("behaviour", PASSING.values(), ids=PASSING)
-def test_what_does_not_pass_becomes_one_line_after_so_many_attempts(behaviour):
+def test_what_does_not_pass_becomes_one_line_after_so_many(behaviour):
+    """What does not pass becomes one line after so many attempts."""
     with chat_server(*[behaviour] * 10) as server:
         with pytest.raises(DesaError) as caught:
             OpenAIGenerator(config(server.url)).generate([ask(1)])
@@ -73,7 +93,7 @@ def test_what_does_not_pass_becomes_one_line_after_so_many_attempts(behaviour):
         assert "\n" not in message
         assert message.startswith(f"generator server, {server.url}: ")
         assert "4 attempts in " in message
-        assert caught.value.mend
+        assert caught.value.hint
 
 
 def test_time_outs_are_tried_again_and_hold_for_the_whole_answer():
@@ -88,7 +108,9 @@ def test_time_outs_are_tried_again_and_hold_for_the_whole_answer():
         chat_server(*[slow(20.0)] * 3) as server,
         pytest.raises(DesaError, match=r"no answer within 0\.1 s \(2 attempt"),
     ):
-        OpenAIGenerator(config(server.url, request_timeout_s=0.1, max_attempts=2)).generate([ask(2)])
+        OpenAIGenerator(config(server.url, request_timeout_s=0.1, max_attempts=2)).generate(
+            [ask(2)]
+        )
 
 
 def test_a_server_that_is_down_is_named():
@@ -102,7 +124,9 @@ def test_a_server_that_is_down_is_named():
 def test_waits_grow_and_honour_retry_after_up_to_the_limit():
     with chat_server(*[status(500)] * 3) as server:
         OpenAIGenerator(config(server.url, backoff_s=0.1, max_backoff_s=0.15)).generate([ask(1)])
-        gaps = [later - earlier for earlier, later in zip(server.times, server.times[1:], strict=False)]
+        gaps = [
+            later - earlier for earlier, later in zip(server.times, server.times[1:], strict=False)
+        ]
         assert gaps[0] >= 0.05
         assert gaps[1] >= 0.1
         assert 0.15 <= gaps[2] < 5
@@ -122,7 +146,8 @@ FINAL = {
 }
 
 
-def test_an_address_where_nobody_ever_answered_is_given_up_in_seconds():
+def test_an_address_where_nobody_ever_answered_is_given_up():
+    """An address where nobody ever answered is given up in seconds."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
@@ -137,7 +162,9 @@ def test_a_server_that_goes_away_in_the_middle_is_waited_for():
     """The same client meets the server, loses it, and finds it again at its address."""
     with chat_server(good) as server:
         port = server.server_address[1]
-        engine = OpenAIGenerator(config(server.url, max_attempts=40, backoff_s=0.1, max_backoff_s=0.1))
+        engine = OpenAIGenerator(
+            config(server.url, max_attempts=40, backoff_s=0.1, max_backoff_s=0.1)
+        )
         engine.generate([ask(1)])
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(engine.generate, [ask(2)])
@@ -159,18 +186,29 @@ def test_refusals_are_final_at_once(code):
 def test_the_key_is_sent_and_shown_nowhere(monkeypatch, caplog, capfd):
     monkeypatch.setenv("SOME_KEY", KEY)
     leak = json.dumps({"error": {"message": f"Incorrect API key provided: {KEY}"}}).encode()
-    for behaviours in ([status(401, leak)], [status(500, leak)] * 4, [body(f"key {KEY}".encode())] * 4):
+    for behaviours in (
+        [status(401, leak)],
+        [status(500, leak)] * 4,
+        [body(f"key {KEY}".encode())] * 4,
+    ):
         with chat_server(*behaviours) as server:
             engine = OpenAIGenerator(config(server.url, api_key_env="SOME_KEY"))
             with pytest.raises(DesaError) as caught:
                 engine.generate([ask(1)])
             assert server.requests[0][1]["Authorization"] == f"Bearer {KEY}"
-            shown = [str(caught.value), repr(caught.value), repr(engine.client), repr(engine.config), caplog.text]
+            shown = [
+                str(caught.value),
+                repr(caught.value),
+                repr(engine.client),
+                repr(engine.config),
+                caplog.text,
+            ]
             assert KEY not in "".join([*shown, *capfd.readouterr()])
             assert "***" in str(caught.value)
 
 
-def test_without_a_key_none_is_sent_and_a_missing_one_is_an_error(monkeypatch):
+def test_without_a_key_none_is_sent_and_a_missing(monkeypatch):
+    """Without a key none is sent and a missing one is an error."""
     with chat_server() as server:
         OpenAIGenerator(config(server.url)).generate([ask(1)])
         assert "Authorization" not in server.requests[0][1]
@@ -183,22 +221,28 @@ def test_without_a_key_none_is_sent_and_a_missing_one_is_an_error(monkeypatch):
     assert KEY not in str(caught.value)
 
 
-def test_outputs_keep_the_order_of_requests_whatever_the_concurrency():
+def test_outputs_keep_the_order_of_requests_whatever():
+    """Outputs keep the order of requests whatever the concurrency."""
     wanted = [f"question {number} / {100 + number}" for number in range(20)]
     for concurrency in (1, 6):
         with chat_server(slow(0.2), status(500), slow(0.1), status(429)) as server:
             engine = OpenAIGenerator(config(server.url, concurrency=concurrency))
-            assert [output.text for output in engine.generate([ask(number) for number in range(20)])] == wanted
+            assert [
+                output.text for output in engine.generate([ask(number) for number in range(20)])
+            ] == wanted
             assert server.most <= concurrency
     with chat_server() as server:
         assert OpenAIGenerator(config(server.url)).generate([]) == []
 
 
-def test_one_final_refusal_ends_the_call_without_waiting_for_the_rest():
+def test_one_final_refusal_ends_the_call_without_waiting():
+    """One final refusal ends the call without waiting for the rest."""
     with chat_server(status(401), *[status(429, Retry_After="30")] * 50) as server:
         started = time.monotonic()
         with pytest.raises(DesaError, match="401"):
-            OpenAIGenerator(config(server.url, concurrency=4, max_backoff_s=30)).generate([ask(n) for n in range(20)])
+            OpenAIGenerator(config(server.url, concurrency=4, max_backoff_s=30)).generate(
+                [ask(n) for n in range(20)]
+            )
         assert time.monotonic() - started < 5
         assert len(server.requests) < 20
 
@@ -228,7 +272,8 @@ def test_the_request_says_all_that_decides_the_text():
     assert set(lean) == {"model", "messages", "seed", "max_tokens", "temperature", "top_p"}
 
 
-def test_texts_that_utf8_cannot_hold_and_missing_texts_are_still_records():
+def test_texts_that_utf8_cannot_hold_and_missing_texts_are_still():
+    """Texts that utf8 cannot hold and missing texts are still records."""
     odd = completion("x").replace(b'"x"', b'"a \\ud800 b \\ud83d\\ude00"')
     bare = b'{"choices": [{"message": {"content": "t"}, "finish_reason": null}]}'
     with chat_server(body(odd), says(None, "content_filter"), body(bare)) as server:
@@ -242,7 +287,10 @@ def test_texts_that_utf8_cannot_hold_and_missing_texts_are_still_records():
 def test_a_shard_through_a_server_has_retry_and_fallback(tmp_path):
     prompt = load_prompt("references")
     bad, fine = json.dumps(["only one"]), json.dumps(FIVE)
-    first, again = [says(bad), says(fine), says(fine), says(bad)], [status(500), says(fine), says(fine, "length")]
+    first, again = (
+        [says(bad), says(fine), says(fine), says(bad)],
+        [status(500), says(fine), says(fine, "length")],
+    )
     with chat_server(*first, *again) as server:
         engine = load_generator(config(server.url, concurrency=1), model_home=tmp_path)
         rows = generate_records(
@@ -258,10 +306,17 @@ def test_a_shard_through_a_server_has_retry_and_fallback(tmp_path):
     assert rows["retries"].to_list() == [1, 0, 0, 1]
     assert rows["rejected"].to_list() == [[bad], [None], [None], [bad]]
     assert rows["texts"].to_list() == [FIVE, FIVE, FIVE, []]
-    assert rows["reason"].to_list() == [None, None, None, "the output was cut off at the token limit"]
+    assert rows["reason"].to_list() == [
+        None,
+        None,
+        None,
+        "the output was cut off at the token limit",
+    ]
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000/v1", "ftp://x/v1", "http://user:pass@x/v1", "http://x/v1?key=1", ""])
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8000/v1", "ftp://x/v1", "http://user:pass@x/v1", "http://x/v1?key=1", ""]
+)
 def test_addresses_that_could_leak_or_not_work_are_refused(url):
     with pytest.raises(ValueError, match="base_url"):
         config(url)

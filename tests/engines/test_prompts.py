@@ -1,4 +1,6 @@
-"""Prompts as data: the paper's words, the templates of method.md section 2, and what a model is sent."""
+"""Prompts as data: the paper's words, the templates of method.md section 2, and what a model is
+sent.
+"""
 
 import json
 import re
@@ -34,10 +36,31 @@ def test_prompt_1_sends_the_query_as_a_canonical_json_object() -> None:
 @pytest.mark.parametrize(
     ("dataset", "user"),
     [
-        ("scifact", "Please write a scientific paper passage to support/refute the claim.\nClaim: Q\nPassage:"),
-        ("trec-covid", "Please write a scientific paper passage to answer the question.\nQuestion: Q\nPassage:"),
-        ("fiqa", "Please write a financial article passage to answer the question.\nQuestion: Q\nPassage:"),
-        ("arguana", "Please write a counter argument for the passage.\nPassage: Q\nCounter Argument:"),
+        (
+            "scifact",
+            (
+                "Please write a scientific paper passage to support/refute the claim.\nClaim:"
+                " Q\nPassage:"
+            ),
+        ),
+        (
+            "trec-covid",
+            (
+                "Please write a scientific paper passage to answer the question.\nQuestion:"
+                " Q\nPassage:"
+            ),
+        ),
+        (
+            "fiqa",
+            (
+                "Please write a financial article passage to answer the question.\nQuestion:"
+                " Q\nPassage:"
+            ),
+        ),
+        (
+            "arguana",
+            "Please write a counter argument for the passage.\nPassage: Q\nCounter Argument:",
+        ),
         ("nfcorpus", "Please write a passage to answer the question.\nQuestion: Q\nPassage:"),
     ],
 )
@@ -49,12 +72,13 @@ def test_query2doc_and_mugi_send_the_words_of_their_papers() -> None:
     expected = "Write a passage that answers the given query:\nQuery: Q\nPassage:"
     assert load_prompt("query2doc").messages("Q", "x") == [{"role": "user", "content": expected}]
     system, user = load_prompt("mugi").messages("Q", "x")
-    assert system["content"] == (
-        "You are PassageGenGPT, an AI capable of generating concise, informative, and clear pseudo passages on "
-        "specific topics."
+    assert (
+        system["content"]
+        == "You are PassageGenGPT, an AI capable of generating concise, informative, and clear"
+        " pseudo passages on specific topics."
     )
-    assert user["content"] == (
-        "Generate one passage that is relevant to the following query: 'Q'. "
+    assert (
+        user["content"] == "Generate one passage that is relevant to the following query: 'Q'. "
         "The passage should be concise, informative, and clear"
     )
 
@@ -65,7 +89,10 @@ def test_the_query_stands_in_the_message_as_it_is() -> None:
 
 
 def test_counts_and_decoding_are_those_of_the_specification() -> None:
-    found = {name: (load_prompt(name).text_count, load_prompt(name).max_new_tokens) for name in prompt_names()}
+    found = {
+        name: (load_prompt(name).text_count, load_prompt(name).max_new_tokens)
+        for name in prompt_names()
+    }
     printed = {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
     assert found == printed | {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64)}
     one = load_prompt("references")
@@ -91,5 +118,8 @@ def test_query2doc_is_cut_after_120_words() -> None:
 
 
 def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(DesaError, match=r"unknown prompt 'hide' \(choose hyde, lexical_rewrite, mugi, query2doc, ref"):
+    with pytest.raises(
+        DesaError,
+        match=r"unknown prompt 'hide' \(choose hyde, lexical_rewrite, mugi, query2doc, ref",
+    ):
         load_prompt("hide")

@@ -10,7 +10,12 @@ import pytest
 
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.prompts import load_prompt
-from desa_ray.engines.recorded_generator import COUNTS, RecordedGenerations, read_recorded, recorded_fingerprint
+from desa_ray.engines.recorded_generator import (
+    COUNTS,
+    RecordedGenerations,
+    read_recorded,
+    recorded_fingerprint,
+)
 from desa_ray.errors import DesaError, Problems
 
 REFERENCES = load_prompt("references")
@@ -27,15 +32,26 @@ def write(folder: Path, rows: Sequence[dict[str, Any] | str], name: str = "refer
     return folder
 
 
-def read(folder: Path, queries: Sequence[str] = ("a", "b"), draws: int = 2, **options: Any) -> RecordedGenerations:
-    defaults = {"query_texts": [f"text of {query}" for query in queries], "dataset": "mine", "strict": False}
-    return read_recorded(folder, REFERENCES, query_ids=queries, draws=range(draws), **(defaults | options))
+def read(
+    folder: Path, queries: Sequence[str] = ("a", "b"), draws: int = 2, **options: Any
+) -> RecordedGenerations:
+    defaults = {
+        "query_texts": [f"text of {query}" for query in queries],
+        "dataset": "mine",
+        "strict": False,
+    }
+    return read_recorded(
+        folder, REFERENCES, query_ids=queries, draws=range(draws), **(defaults | options)
+    )
 
 
 ALL = [row(query, draw) for query in "ab" for draw in (0, 1)]
 
 
-def test_a_record_has_every_field_of_a_generation_and_nulls_where_only_an_engine_knows(tmp_path: Path) -> None:
+def test_a_record_has_every_field_of_a_generation_and_nulls(
+    tmp_path: Path,
+) -> None:
+    """A record has every field of a generation and nulls where only an engine knows."""
     found = read(write(tmp_path, ALL))
     assert found.records.schema == GENERATION_SCHEMA
     first = found.records.row(0, named=True)
@@ -49,21 +65,29 @@ def test_a_record_has_every_field_of_a_generation_and_nulls_where_only_an_engine
         "retries": 0,
         "fallback": False,
         "generator": "recorded",
-        "text_hash": hashlib.sha256(b'["One fish.","Two fish.","Red fish.","Blue fish.","Old fish."]').hexdigest(),
+        "text_hash": hashlib.sha256(
+            b'["One fish.","Two fish.","Red fish.","Blue fish.","Old fish."]'
+        ).hexdigest(),
     }
     assert found.counts == dict.fromkeys(COUNTS, 0)
 
 
-def test_the_order_of_lines_does_not_matter_and_queries_stand_in_utf8_order(tmp_path: Path) -> None:
+def test_the_order_of_lines_does_not_matter_and_queries_stand(tmp_path: Path) -> None:
+    """The order of lines does not matter and queries stand in utf8 order."""
     queries = ["10", "9", "\uffff", "🧬"]  # UTF-16 would put the last before the third
     rows = [row(query, draw) for draw in (1, 0) for query in ("🧬", "9", "\uffff", "10")]
     found = read(write(tmp_path, rows), queries=queries).records
-    assert list(found.select("query_id", "draw").iter_rows()) == [(query, draw) for query in queries for draw in (0, 1)]
+    assert list(found.select("query_id", "draw").iter_rows()) == [
+        (query, draw) for query in queries for draw in (0, 1)
+    ]
 
 
 def test_real_recordings_are_read_whole(shared: Path) -> None:
     folder = shared / "data" / "scifact"
-    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     queries, texts = [row["_id"] for row in rows], [row["text"] for row in rows]
     for name in ("references", "query2doc"):
         prompt = load_prompt(name)
@@ -78,17 +102,29 @@ def test_real_recordings_are_read_whole(shared: Path) -> None:
         )
         assert found.records.height == 900
         assert set(found.records["texts"].list.len()) == {prompt.text_count}
-        raw = [json.loads(line) for line in (folder / "generations" / f"{name}.jsonl").open(encoding="utf-8")]
-        assert sorted((row["query_id"], row["draw"], row["texts"]) for row in raw) == [
-            tuple(record) for record in found.records.select("query_id", "draw", "texts").iter_rows()
+        raw = [
+            json.loads(line)
+            for line in (folder / "generations" / f"{name}.jsonl").open(encoding="utf-8")
         ]
-        repeated = sum(len(row["texts"]) - len({text.strip().casefold() for text in row["texts"]}) for row in raw)
+        assert sorted((row["query_id"], row["draw"], row["texts"]) for row in raw) == [
+            tuple(record)
+            for record in found.records.select("query_id", "draw", "texts").iter_rows()
+        ]
+        repeated = sum(
+            len(row["texts"]) - len({text.strip().casefold() for text in row["texts"]})
+            for row in raw
+        )
         assert found.counts["duplicate_texts"] == repeated
         assert found.counts["fallbacks"] == 0
 
 
 def test_strict_reading_falls_back_where_live_output_would(tmp_path: Path) -> None:
-    rows = [row("a", 0), row("a", 1, [*FIVE[:4], "one FISH. "]), row("b", 0, FIVE[:3]), row("b", 1, [*FIVE[:4], "n/a"])]
+    rows = [
+        row("a", 0),
+        row("a", 1, [*FIVE[:4], "one FISH. "]),
+        row("b", 0, FIVE[:3]),
+        row("b", 1, [*FIVE[:4], "n/a"]),
+    ]
     found = read(write(tmp_path, rows), strict=True)
     assert found.counts["fallbacks"] == 3
     records = found.records.to_dicts()
@@ -105,7 +141,11 @@ def test_strict_reading_falls_back_where_live_output_would(tmp_path: Path) -> No
 def test_blemishes_are_counted_where_reading_is_not_strict(tmp_path: Path) -> None:
     rows = [*ALL[:3], row("b", 1, ["Same.", "same. ", "n/a", "markdown", "TEXT of b"])]
     counts = read(write(tmp_path, rows)).counts
-    assert (counts["duplicate_texts"], counts["placeholder_texts"], counts["texts_equal_to_query"]) == (1, 2, 1)
+    assert (
+        counts["duplicate_texts"],
+        counts["placeholder_texts"],
+        counts["texts_equal_to_query"],
+    ) == (1, 2, 1)
 
 
 def test_rows_nobody_asked_for_are_passed_over_and_counted(tmp_path: Path) -> None:
@@ -121,12 +161,17 @@ def test_missing_rows_are_counted_and_named(tmp_path: Path) -> None:
     assert "23 of 26 rows missing for the queries of mine" in text
     assert "'10' draw 0" in text
     assert "and 13 more" in text
-    with pytest.raises(DesaError, match="1 of 4 rows missing for the queries of mine: query 'a' draw 0 "):
+    with pytest.raises(
+        DesaError, match="1 of 4 rows missing for the queries of mine: query 'a' draw 0 "
+    ):
         read(write(tmp_path, ALL[1:]))
 
 
 def test_a_repeated_row_is_refused_with_both_lines(tmp_path: Path) -> None:
-    with pytest.raises(DesaError, match=r"repeated rows of one query and draw .1.: lines 2 and 5 \(query 'a' draw 1\)"):
+    with pytest.raises(
+        DesaError,
+        match=r"repeated rows of one query and draw .1.: lines 2 and 5 \(query 'a' draw 1\)",
+    ):
         read(write(tmp_path, [*ALL, row("a", 1)]))
 
 
@@ -144,10 +189,15 @@ def test_a_repeated_row_is_refused_with_both_lines(tmp_path: Path) -> None:
         (row("a", 0, prompt="query2doc"), "field \"prompt\" is missing or wrong: 'query2doc'"),
         (row("a", True), 'field "draw" is missing or wrong'),
         (row("a", -1), 'field "draw" is missing or wrong'),
-        ({"prompt": "references", "draw": 0, "texts": FIVE}, 'field "query_id" is missing or wrong'),
+        (
+            {"prompt": "references", "draw": 0, "texts": FIVE},
+            'field "query_id" is missing or wrong',
+        ),
     ],
 )
-def test_a_bad_row_is_named_by_file_and_line(tmp_path: Path, line: dict[str, Any] | str, what: str) -> None:
+def test_a_bad_row_is_named_by_file_and_line(
+    tmp_path: Path, line: dict[str, Any] | str, what: str
+) -> None:
     with pytest.raises(DesaError) as caught:
         read(write(tmp_path, [*ALL[1:], line]))
     assert f"references.jsonl:4: {what}" in str(caught.value)
@@ -176,13 +226,16 @@ def test_passages_are_cut_as_their_prompt_says(tmp_path: Path) -> None:
 
 
 def test_a_missing_recording_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DesaError, match=r"references.jsonl: no recorded texts of the prompt references"):
+    with pytest.raises(
+        DesaError, match=r"references.jsonl: no recorded texts of the prompt references"
+    ):
         read(tmp_path)
     with pytest.raises(DesaError, match=r"generator\.folder="):
         recorded_fingerprint(tmp_path, REFERENCES)
 
 
-def test_the_fingerprint_changes_with_any_row_and_not_with_their_order(tmp_path: Path) -> None:
+def test_the_fingerprint_changes_with_any_row(tmp_path: Path) -> None:
+    """The fingerprint changes with any row and not with their order."""
     write(tmp_path, ALL)
     file = tmp_path / "references.jsonl"
     before = recorded_fingerprint(tmp_path, REFERENCES)

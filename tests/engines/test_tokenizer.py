@@ -27,7 +27,22 @@ PIECES = [
         "don't",
         "x" * 150,
     ),
-    *("\u00a0", "\t", "\n", "\x00", "\u200b", "\u2028", "1.5", "---", "ﬁ", "İ", "Σ", "\ufeff", "##ing", "  "),
+    *(
+        "\u00a0",
+        "\t",
+        "\n",
+        "\x00",
+        "\u200b",
+        "\u2028",
+        "1.5",
+        "---",
+        "ﬁ",
+        "İ",
+        "Σ",
+        "\ufeff",
+        "##ing",
+        "  ",
+    ),
 ]
 
 
@@ -73,7 +88,8 @@ def peak() -> int:
         ('"lstrip":false', '"lstrip":true'),
     ],
 )
-def test_tokenizers_that_may_look_across_words_are_given_the_whole_text(old, new, tmp_path):
+def test_tokenizers_that_may_look_across_words_are_given(old, new, tmp_path):
+    """Tokenizers that may look across words are given the whole text."""
     text = (minilm_folder() / "tokenizer.json").read_text()
     (tmp_path / "tokenizer.json").write_text(text.replace(old, new))
     assert load_tokenizer(tmp_path / "tokenizer.json", 8).word_by_word == (old not in text)

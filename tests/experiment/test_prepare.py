@@ -46,8 +46,15 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_planning_after_preparing_writes_no_file(collection, store, tmp_path):
-    """Neither for a cell whose part of the collection is new, nor for one that shares everything."""
-    overrides = [(), ("method=original",), ("dataset.size=2", "dataset.sample=1"), ("ranking=lazy",)]
+    """Neither for a cell whose part of the collection is new, nor for one that shares
+    everything.
+    """
+    overrides = [
+        (),
+        ("method=original",),
+        ("dataset.size=2", "dataset.sample=1"),
+        ("ranking=lazy",),
+    ]
     configs = [config(collection, *own) for own in overrides]
     prepared = prepare(configs, store, tmp_path / "home")
     before = tree(tmp_path)

@@ -1,4 +1,6 @@
-"""A real S3-compatible server (moto's) on this machine, and the variables by which clients find it."""
+"""A real S3-compatible server (moto's) on this machine, and the variables by which
+clients find it.
+"""
 
 import subprocess
 import sys
@@ -16,7 +18,12 @@ from tests.infra.programs import free_port
 def object_server(log: Path, *options: str) -> Iterator[dict[str, str]]:
     """Serves until the block ends; gives the environment of its clients."""
     port = free_port()
-    command = [sys.executable, str(Path(__file__).with_name("serve_objects.py")), str(port), *options]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("serve_objects.py")),
+        str(port),
+        *options,
+    ]
     with log.open("w") as sink:
         server = subprocess.Popen(command, stdout=sink, stderr=sink)
     address = f"http://127.0.0.1:{port}"

@@ -1,4 +1,5 @@
-"""Serves moto's S3 on 127.0.0.1:PORT, one request at a time, so that conditional puts are as atomic as a real store's.
+"""Serves moto's S3 on 127.0.0.1:PORT, one request at a time, so that conditional puts are as atomic
+as a real store's.
 
 With `careless` it drops the condition of every put, as servers do that do not know it.
 """

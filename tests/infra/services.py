@@ -1,4 +1,6 @@
-"""A real Postgres and a real MLflow server on it, as infra/compose starts them, on free ports of 127.0.0.1."""
+"""A real Postgres and a real MLflow server on it, as infra/compose starts them, on free ports of
+127.0.0.1.
+"""
 
 import os
 import pwd
@@ -45,14 +47,33 @@ def postgres() -> Iterator[dict[str, str]]:
         if other:
             for path in (folder, folder / "password"):
                 os.chown(path, int(other["user"]), int(other["group"]))
-        make = [initdb, "-D", folder / "data", "-U", "mlflow", "-A", "scram-sha-256", "--pwfile", folder / "password"]
+        make = [
+            initdb,
+            "-D",
+            folder / "data",
+            "-U",
+            "mlflow",
+            "-A",
+            "scram-sha-256",
+            "--pwfile",
+            folder / "password",
+        ]
         subprocess.run([*make, "--no-sync"], check=True, capture_output=True, cwd=folder, **other)
-        settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": str(folder), "fsync": "off"}
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": str(folder),
+            "fsync": "off",
+        }
         command = [server, "-D", folder / "data", "-p", str(port)]
         command += [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **other)
-        variables = {"PGHOST": "127.0.0.1", "PGPORT": str(port), "PGUSER": "mlflow", "PGPASSWORD": DATABASE_PASSWORD}
+        variables = {
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(port),
+            "PGUSER": "mlflow",
+            "PGPASSWORD": DATABASE_PASSWORD,
+        }
         try:
             _fill(psql, variables)
             yield variables
@@ -66,9 +87,21 @@ def postgres() -> Iterator[dict[str, str]]:
 def _fill(psql: str, variables: dict[str, str], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     users = (REPOSITORY / "infra/compose/users.sql").read_text()
-    command = [psql, "-d", "postgres", "-v", "ON_ERROR_STOP=1", "-c", "CREATE DATABASE mlflow", "-c", users]
+    command = [
+        psql,
+        "-d",
+        "postgres",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-c",
+        "CREATE DATABASE mlflow",
+        "-c",
+        users,
+    ]
     while True:
-        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, **variables}, capture_output=True, text=True, check=False
+        )
         if done.returncode == 0:
             return
         assert time.monotonic() < deadline, done.stderr
@@ -77,7 +110,9 @@ def _fill(psql: str, variables: dict[str, str], timeout_s: float = 60) -> None:
 
 @contextmanager
 def mlflow_server(database: dict[str, str], objects: dict[str, str], log: Path) -> Iterator[str]:
-    """The server that infra/compose/mlflow.sh starts, with its users and proxied artifacts; gives its address."""
+    """The server that infra/compose/mlflow.sh starts, with its users and proxied artifacts; gives
+    its address.
+    """
     port = free_port()
     bin_folder = Path(sys.executable).parent
     environment = {
@@ -94,7 +129,9 @@ def mlflow_server(database: dict[str, str], objects: dict[str, str], log: Path) 
     }
     script = REPOSITORY / "infra/compose/mlflow.sh"
     with log.open("w") as sink:
-        process = subprocess.Popen(["bash", script], env=environment, stdout=sink, stderr=sink, start_new_session=True)
+        process = subprocess.Popen(
+            ["bash", script], env=environment, stdout=sink, stderr=sink, start_new_session=True
+        )
     try:
         deadline = time.monotonic() + 240
         while True:

@@ -1,4 +1,6 @@
-"""The compose file: of the declared shape, healthy, local by default, without a secret, and whole."""
+"""The compose file: of the declared shape, healthy, local by default, without a secret,
+and whole.
+"""
 
 import json
 import re
@@ -71,7 +73,9 @@ def test_secrets_come_from_the_env_file_and_it_shows_none():
             if SECRET.search(name):
                 assert re.fullmatch(r"\$\{\w+:\?[^}]*\}", value), name
     example = dict(
-        line.split("=", 1) for line in (FOLDER / ".env.example").read_text().splitlines() if re.match(r"\w+=", line)
+        line.split("=", 1)
+        for line in (FOLDER / ".env.example").read_text().splitlines()
+        if re.match(r"\w+=", line)
     )
     required = set(re.findall(r"\$\{(\w+):\?", TEXT))
     assert required <= example.keys()

@@ -71,7 +71,9 @@ def _config(folder: Path, *overrides: str):
     """Composed from the packaged configuration with a folder beside it, as --config-dir does."""
     with initialize_config_dir(str(folder), version_base="1.3"):
         path = "hydra.searchpath=[pkg://desa_ray.conf]"
-        plain: Any = OmegaConf.to_container(compose("config", overrides=[path, *overrides]), resolve=True)
+        plain: Any = OmegaConf.to_container(
+            compose("config", overrides=[path, *overrides]), resolve=True
+        )
     return parse({key: plain[key] for key in RUN_KEYS})
 
 

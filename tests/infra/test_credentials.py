@@ -1,4 +1,6 @@
-"""Passwords in addresses never reach a file, a log or a message: they are refused at the door, and shown as stars."""
+"""Passwords in addresses never reach a file, a log or a message: they are refused at the door, and
+shown as stars.
+"""
 
 import pytest
 from hydra import compose, initialize_config_module

@@ -25,27 +25,44 @@ OWN[f"ray_desa_{HISTOGRAM}_bucket"] = ("le", "stage")
 
 def test_every_expression_parses(tmp_path):
     promtool = program("promtool")
-    rules = [{"record": f"panel:{number}", "expr": one.filled("1m")} for number, one in enumerate(expressions())]
+    rules = [
+        {"record": f"panel:{number}", "expr": one.filled("1m")}
+        for number, one in enumerate(expressions())
+    ]
     file = tmp_path / "rules.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [promtool, "check", "rules", file], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(rules)} rules found" in done.stdout
 
 
 def test_a_broken_expression_does_not_parse(tmp_path):
     file = tmp_path / "rules.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "x", "rules": [{"record": "a:b", "expr": "sum(rate(x))"}]}]}))
-    assert subprocess.run([program("promtool"), "check", "rules", file], capture_output=True, check=False).returncode
+    file.write_text(
+        yaml.safe_dump(
+            {"groups": [{"name": "x", "rules": [{"record": "a:b", "expr": "sum(rate(x))"}]}]}
+        )
+    )
+    assert subprocess.run(
+        [program("promtool"), "check", "rules", file], capture_output=True, check=False
+    ).returncode
 
 
 def test_our_metrics_are_all_drawn_with_the_labels_they_have():
-    drawn = {metric for one in expressions() for metric in one.metrics if metric.startswith("ray_desa_")}
+    drawn = {
+        metric for one in expressions() for metric in one.metrics if metric.startswith("ray_desa_")
+    }
     assert drawn == OWN.keys()
     for one in expressions():
         own = {label for metric in one.metrics & OWN.keys() for label in OWN[metric]}
         if own or one.metrics & OWN.keys():
-            used = {label for group in re.findall(r"by \(([^)]*)\)", one.text) for label in group.split(", ")}
+            used = {
+                label
+                for group in re.findall(r"by \(([^)]*)\)", one.text)
+                for label in group.split(", ")
+            }
             used |= set(re.findall(r"[{,]\s*(\w+)=", one.text))
             assert used <= own, one
 

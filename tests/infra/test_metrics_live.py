@@ -1,4 +1,6 @@
-"""A real Prometheus scrapes a real Ray during a sweep: every panel has data, and the totals are the sweep's own."""
+"""A real Prometheus scrapes a real Ray during a sweep: every panel has data, and the totals are the
+sweep's own.
+"""
 
 import json
 import signal
@@ -30,11 +32,23 @@ WINDOW = "10m"
 def ray_head() -> Iterator[tuple[str, int]]:
     """A cluster of one node as `ray start` makes it; its address and the port of its metrics."""
     port, metrics, dashboard = free_port(), free_port(), free_port()
-    command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=2"]
+    command = [
+        str(Path(sys.executable).with_name("ray")),
+        "start",
+        "--head",
+        "--block",
+        "--num-cpus=2",
+    ]
     command += ["--node-ip-address=127.0.0.1", f"--port={port}", f"--metrics-export-port={metrics}"]
-    command += [f"--dashboard-port={dashboard}", "--object-store-memory=104857600", "--disable-usage-stats"]
+    command += [
+        f"--dashboard-port={dashboard}",
+        "--object-store-memory=104857600",
+        "--disable-usage-stats",
+    ]
     environment = {**token_environment(), "RAY_metrics_report_interval_ms": "1000"}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         yield f"127.0.0.1:{port}", metrics
     finally:
@@ -53,9 +67,15 @@ def prometheus(ray_head, tmp_path_factory) -> Iterator[str]:
     config["global"]["scrape_interval"] = "1s"
     (ray,) = [job for job in config["scrape_configs"] if job["job_name"] == "ray"]
     ray.pop("file_sd_configs")
-    config["scrape_configs"] = [{**ray, "static_configs": [{"targets": [f"127.0.0.1:{ray_head[1]}"]}]}]
+    config["scrape_configs"] = [
+        {**ray, "static_configs": [{"targets": [f"127.0.0.1:{ray_head[1]}"]}]}
+    ]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    command = [program("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    command = [
+        program("prometheus"),
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+    ]
     command.append(f"--web.listen-address=127.0.0.1:{port}")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -99,9 +119,23 @@ def swept(ray_head, prometheus, small_slice, tmp_path_factory) -> str:
     environment = {**token_environment(), "DESA_HOME": str(folder / "home")}
     _until(prometheus, "last_over_time(ray_node_cpu_utilization[1m])")
     with chat_server() as server:
-        arguments = ["-m", "method=original,desa", *dataset(small_slice), "tracking.enabled=false", "draws=1"]
-        arguments += ["cluster=existing", f"cluster.address={ray_head[0]}", "cluster.shard_documents=5"]
-        arguments += ["generator=openai_server", "generator.model=m", f"generator.revision={'a' * 40}"]
+        arguments = [
+            "-m",
+            "method=original,desa",
+            *dataset(small_slice),
+            "tracking.enabled=false",
+            "draws=1",
+        ]
+        arguments += [
+            "cluster=existing",
+            f"cluster.address={ray_head[0]}",
+            "cluster.shard_documents=5",
+        ]
+        arguments += [
+            "generator=openai_server",
+            "generator.model=m",
+            f"generator.revision={'a' * 40}",
+        ]
         arguments += [f"generator.base_url={server.url}"]
         command = [sys.executable, "-m", "desa_ray.jobs", "run", *arguments]
         with (folder / "log").open("w") as log:
@@ -112,14 +146,18 @@ def swept(ray_head, prometheus, small_slice, tmp_path_factory) -> str:
         _actor(ray_head[0]).kill()
         assert process.wait(400) == 0, (folder / "log").read_text()
         again = [*command, "fusion.kappa=20"]
-        done = subprocess.run(again, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            again, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
     time.sleep(5)  # the last report and scrape
     return prometheus
 
 
 def _actor(address: str) -> psutil.Process:
-    """A worker of the cluster at this address, told from those of other clusters on this machine by its parents."""
+    """A worker of the cluster at this address, told from those of other clusters on this machine by
+    its parents.
+    """
     port = address.rpartition(":")[2]
     for process in psutil.process_iter(["name", "cmdline"]):
         if process.info["name"].startswith("ray::_Actor"):
@@ -144,7 +182,9 @@ def test_the_totals_are_the_sweeps_own(swept):
 
     assert total("queries_replayed") == 4 * 8  # two cells, twice, of 8 queries
     assert total("stages", '{stage="fusion", outcome="computed"}') == 4
-    assert total("stages", '{outcome="reused"}') > 0  # the second sweep took all but fusion from the store
+    assert (
+        total("stages", '{outcome="reused"}') > 0
+    )  # the second sweep took all but fusion from the store
     assert total("generations") == 8
     assert total("generation_requests") >= 8
     # The killed worker took its last second of counts with it.

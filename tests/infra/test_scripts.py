@@ -1,4 +1,6 @@
-"""Shell scripts, Dockerfile and cluster launcher: linted, and the Slurm script run dry with a stand-in for Slurm."""
+"""Shell scripts, Dockerfile and cluster launcher: linted, and the Slurm script run dry with a
+stand-in for Slurm.
+"""
 
 import json
 import re
@@ -11,19 +13,26 @@ import yaml
 
 from tests.infra.programs import REPOSITORY, program
 
-SCRIPTS = [*sorted(REPOSITORY.glob("infra/**/*.sh")), REPOSITORY / "infra/slurm/desa.sbatch", REPOSITORY / ".ci/run"]
+SCRIPTS = [
+    *sorted(REPOSITORY.glob("infra/**/*.sh")),
+    REPOSITORY / "infra/slurm/desa.sbatch",
+    REPOSITORY / ".ci/run",
+]
 DOCKERFILE = (REPOSITORY / "infra/Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_shellcheck_finds_nothing(script):
     shellcheck = str(Path(sys.executable).with_name("shellcheck"))
-    done = subprocess.run([shellcheck, "--shell=bash", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [shellcheck, "--shell=bash", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
 def listed_nodes(count: int) -> str:
-    """What `ray list nodes --filter state=ALIVE --format json` of Ray 2.60 prints: every node on the same line.
+    """What `ray list nodes --filter state=ALIVE --format json` of Ray 2.60 prints: every node on
+    the same line.
 
     tests/cluster/test_submit.py gives the script's own command to a real cluster.
     """
@@ -47,7 +56,9 @@ def listed_nodes(count: int) -> str:
 
 @pytest.fixture
 def slurm(tmp_path):
-    """Stand-ins on the PATH that note what they are asked, and an environment of the kind the script expects."""
+    """Stand-ins on the PATH that note what they are asked, and an environment of the kind the
+    script expects.
+    """
     tools, venv = tmp_path / "tools", tmp_path / "venv" / "bin"
     tools.mkdir()
     venv.mkdir(parents=True)
@@ -55,13 +66,19 @@ def slurm(tmp_path):
     stand_ins = {
         tools / "scontrol": "printf '%s\\n' node1 node2 node3",
         # srun runs the command here, as if on the node it names.
-        tools / "srun": f'echo "srun $*" >>{log}; while [ "${{1#--}}" != "$1" ]; do shift; done; exec "$@"',
-        venv / "ray": f"""echo "ray $* auth=$RAY_AUTH_MODE token=${{#RAY_AUTH_TOKEN}}" >>{log}
+        tools / "srun": (
+            f'echo "srun $*" >>{log}; while [ "${{1#--}}" != "$1" ]; do shift; done; exec "$@"'
+        ),
+        venv / "ray": (
+            f"""echo "ray $* auth=$RAY_AUTH_MODE token=${{#RAY_AUTH_TOKEN}}" >>{log}
 if [ "$1" = list ]; then cat {tmp_path}/nodes.json; exit; fi
 trap 'kill $!; echo ended >>{log}; exit' TERM
 sleep 60 >/dev/null 2>&1 &
-wait""",
-        venv / "desa": f'echo "desa home=$DESA_HOME $(printf "<%s>" "$@")" >>{log}; exit "${{DESA_CODE:-0}}"',
+wait"""
+        ),
+        venv / "desa": (
+            f'echo "desa home=$DESA_HOME $(printf "<%s>" "$@")" >>{log}; exit "${{DESA_CODE:-0}}"'
+        ),
     }
     for path, text in stand_ins.items():
         path.write_text(f"#!/bin/bash\n{text}\n")
@@ -69,8 +86,12 @@ wait""",
 
     (venv / "python").symlink_to(sys.executable)
 
-    def run(*arguments: str, joined: int | str = 3, **variables: str) -> tuple[subprocess.CompletedProcess, list[str]]:
-        (tmp_path / "nodes.json").write_text(joined if isinstance(joined, str) else listed_nodes(joined))
+    def run(
+        *arguments: str, joined: int | str = 3, **variables: str
+    ) -> tuple[subprocess.CompletedProcess, list[str]]:
+        (tmp_path / "nodes.json").write_text(
+            joined if isinstance(joined, str) else listed_nodes(joined)
+        )
         log.write_text("")
         environment = {
             "PATH": f"{tools}:/usr/bin:/bin",
@@ -86,7 +107,12 @@ wait""",
         script = REPOSITORY / "infra/slurm/desa.sbatch"
         environment = {name: value for name, value in environment.items() if value}
         done = subprocess.run(
-            ["bash", script, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+            ["bash", script, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         return done, log.read_text().splitlines()
 
@@ -101,12 +127,23 @@ def test_slurm_starts_a_node_each_and_passes_overrides_whole(slurm):
     assert len(starts) == 3
     assert sum("--head" in line and f"--port={port}" in line for line in starts) == 1
     assert sum(f"--address=node1:{port}" in line for line in starts) == 2
-    assert all("--num-cpus 16 --num-gpus 2 --block" in line and "auth=token token=64" in line for line in starts)
-    nodes = {node for line in log if line.startswith("srun") for node in re.findall(r"--nodelist=(\S+)", line)}
+    assert all(
+        "--num-cpus 16 --num-gpus 2 --block" in line and "auth=token token=64" in line
+        for line in starts
+    )
+    nodes = {
+        node
+        for line in log
+        if line.startswith("srun")
+        for node in re.findall(r"--nodelist=(\S+)", line)
+    }
     assert nodes == {"node1", "node2", "node3"}
     (run,) = [line for line in log if line.startswith("desa ")]
     words = ["run", "-m", "method=original,desa", "dataset.name=a b;$(x)", "cluster=existing"]
-    assert run == f"desa home=/shared/desa {''.join(f'<{word}>' for word in words)}<cluster.address=node1:{port}>"
+    assert (
+        run == "desa home=/shared/desa"
+        f" {''.join(f'<{word}>' for word in words)}<cluster.address=node1:{port}>"
+    )
     assert log.count("ended") == 3  # nothing is left running
 
 
@@ -116,8 +153,13 @@ def test_slurm_returns_the_runs_exit_code(slurm):
     assert log.count("ended") == 3
 
 
-def test_slurm_refuses_what_cannot_work_before_it_starts_anything(slurm):
-    for arguments, variables in (([], {}), (["x=1"], {"DESA_HOME": ""}), (["x=1"], {"DESA_VENV": "/nowhere"})):
+def test_slurm_refuses_what_cannot_work_before_it_starts(slurm):
+    """Slurm refuses what cannot work before it starts anything."""
+    for arguments, variables in (
+        ([], {}),
+        (["x=1"], {"DESA_HOME": ""}),
+        (["x=1"], {"DESA_VENV": "/nowhere"}),
+    ):
         done, log = slurm(*arguments, **variables)
         assert done.returncode
         assert done.stderr
@@ -157,7 +199,8 @@ def test_ray_up_accepts_the_cluster_file():
     assert list(Draft7Validator(schema).iter_errors({**config, "max_worker": 1}))
 
 
-def test_the_dockerfile_copies_what_exists_and_installs_from_the_locks():
+def test_the_dockerfile_copies_what_exists_and_installs():
+    """The dockerfile copies what exists and installs from the locks."""
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
     names = [name for _, name in stages]
     assert {"cpu", "gpu", "mlflow"} <= set(names)
@@ -176,7 +219,11 @@ def test_the_dockerfile_copies_what_exists_and_installs_from_the_locks():
 
 
 def test_the_build_context_holds_what_the_dockerfile_copies():
-    kept = {line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    kept = {
+        line[1:]
+        for line in (REPOSITORY / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     sources = {
         source
         for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)
@@ -188,11 +235,31 @@ def test_the_build_context_holds_what_the_dockerfile_copies():
 def test_the_proxy_example_is_a_configuration_that_nginx_takes(tmp_path):
     nginx = program("nginx")
     key, certificate = tmp_path / "key.pem", tmp_path / "fullchain.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=mlflow.example", "-days", "1"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=mlflow.example",
+        "-days",
+        "1",
+    ]
     subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    site = (REPOSITORY / "infra/nginx/mlflow.conf").read_text().replace("/etc/ssl/desa", str(tmp_path))
+    site = (
+        (REPOSITORY / "infra/nginx/mlflow.conf").read_text().replace("/etc/ssl/desa", str(tmp_path))
+    )
     logs = f"pid {tmp_path}/pid; error_log stderr;"
-    paths = "".join(f"{kind}_temp_path {tmp_path};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    (tmp_path / "nginx.conf").write_text(f"{logs} events {{}} http {{ access_log off; {paths} {site} }}")
-    done = subprocess.run([nginx, "-t", "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False)
+    paths = "".join(
+        f"{kind}_temp_path {tmp_path};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (tmp_path / "nginx.conf").write_text(
+        f"{logs} events {{}} http {{ access_log off; {paths} {site} }}"
+    )
+    done = subprocess.run(
+        [nginx, "-t", "-c", tmp_path / "nginx.conf"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

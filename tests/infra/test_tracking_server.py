@@ -1,4 +1,6 @@
-"""A real MLflow server on Postgres with artifacts on an S3-compatible store: sweeps log to it, alone and together."""
+"""A real MLflow server on Postgres with artifacts on an S3-compatible store: sweeps log to it,
+alone and together.
+"""
 
 import json
 import os
@@ -24,11 +26,16 @@ LOGIN = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": ADMIN_
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The server's address and what its object store's clients need; both logs lie in the folder."""
+    """The server's address and what its object store's clients need; both logs lie in
+    the folder.
+    """
     folder = tmp_path_factory.mktemp("server")
     with object_server(folder / "objects.log") as objects:
         client(objects).create_bucket(Bucket="mlflow")
-        with postgres() as database, mlflow_server(database, objects, folder / "mlflow.log") as address:
+        with (
+            postgres() as database,
+            mlflow_server(database, objects, folder / "mlflow.log") as address,
+        ):
             yield address, objects, folder
 
 
@@ -49,9 +56,18 @@ def _cells(runs: list) -> list:
     return [run for run in runs if "method" in run.data.params and "ndcg_at_10" in run.data.metrics]
 
 
-def test_a_sweep_logs_everything_and_leaves_no_password(server, login, scifact_slice, warm_home, tmp_path):
+def test_a_sweep_logs_everything_and_leaves_no_password(
+    server, login, scifact_slice, warm_home, tmp_path
+):
     address, objects, folder = server
-    arguments = ["run", "-m", METHODS, *dataset(scifact_slice), "cluster=serial", f"tracking.uri={address}"]
+    arguments = [
+        "run",
+        "-m",
+        METHODS,
+        *dataset(scifact_slice),
+        "cluster=serial",
+        f"tracking.uri={address}",
+    ]
     done = run_desa(tmp_path, warm_home, *arguments, "tracking.experiment=alone")
     assert done.returncode == 0, done.stderr
     cells = _cells(_runs(address, "alone"))
@@ -63,7 +79,9 @@ def test_a_sweep_logs_everything_and_leaves_no_password(server, login, scifact_s
     stored = {found["Key"] for found in s3.list_objects_v2(Bucket="mlflow")["Contents"]}
     for run in cells:
         cell = written[run.data.params["method"]]
-        assert run.data.metrics["ndcg_at_10"] == pytest.approx(cell["metrics"]["ndcg_at_10"], abs=1e-12)
+        assert run.data.metrics["ndcg_at_10"] == pytest.approx(
+            cell["metrics"]["ndcg_at_10"], abs=1e-12
+        )
         # Proxied: the address names the server, the bytes lie in the bucket.
         assert run.info.artifact_uri.startswith("mlflow-artifacts:")
         local = mlflow.download_artifacts(run.info.run_id, "records.parquet", str(tmp_path))
@@ -81,11 +99,15 @@ def test_a_sweep_logs_everything_and_leaves_no_password(server, login, scifact_s
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
-def test_without_the_right_password_nothing_starts(server, password, scifact_slice, tmp_path, monkeypatch):
+def test_without_the_right_password_nothing_starts(
+    server, password, scifact_slice, tmp_path, monkeypatch
+):
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
     uri = f"tracking.uri={server[0]}"
-    done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(scifact_slice), "cluster=serial", uri)
+    done = run_desa(
+        tmp_path, tmp_path / "home", "run", *dataset(scifact_slice), "cluster=serial", uri
+    )
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert "MLFLOW_TRACKING_USERNAME" in line
@@ -106,13 +128,22 @@ def test_sweeps_at_once_lose_nothing(server, login, scifact_slice, warm_home, tm
         folder.mkdir()
         home = folder / "home"
         shutil.copytree(warm_home, home)
-        arguments = ["run", "-m", METHODS, *dataset(scifact_slice), "cluster=serial", f"tracking.uri={address}"]
+        arguments = [
+            "run",
+            "-m",
+            METHODS,
+            *dataset(scifact_slice),
+            "cluster=serial",
+            f"tracking.uri={address}",
+        ]
         # Another measure for each, so that no two sweeps are the same one.
         arguments += ["tracking.experiment=together", f"evaluation.measures=[nDCG@{number + 11}]"]
         environment = {**os.environ, "DESA_HOME": str(home)}
         command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
         log = (folder / "log").open("w")
-        running.append((subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log), folder))
+        running.append(
+            (subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log), folder)
+        )
     for process, folder in running:
         assert process.wait(1500) == 0, (folder / "log").read_text()
     runs = _runs(address, "together")
@@ -141,15 +172,33 @@ def test_sweeps_at_once_lose_nothing(server, login, scifact_slice, warm_home, tm
 def test_through_the_proxy_example_with_tls(server, login, tmp_path, monkeypatch):
     nginx = program("nginx")
     key, certificate = tmp_path / "key.pem", tmp_path / "fullchain.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=localhost",
+        "-days",
+        "1",
+    ]
     make += ["-addext", "subjectAltName=DNS:localhost"]
     subprocess.run([*make, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     tls, plain = free_port(), free_port()
-    site = (REPOSITORY / "infra/nginx/mlflow.conf").read_text().replace("/etc/ssl/desa", str(tmp_path))
+    site = (
+        (REPOSITORY / "infra/nginx/mlflow.conf").read_text().replace("/etc/ssl/desa", str(tmp_path))
+    )
     site = site.replace("http://127.0.0.1:5000", server[0])
-    site = re.sub(r"listen 443", f"listen 127.0.0.1:{tls}", re.sub(r"listen 80;", f"listen 127.0.0.1:{plain};", site))
+    site = re.sub(
+        r"listen 443",
+        f"listen 127.0.0.1:{tls}",
+        re.sub(r"listen 80;", f"listen 127.0.0.1:{plain};", site),
+    )
     paths = "".join(
-        f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"{kind}_temp_path {tmp_path}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     head = f"daemon off; user root; pid {tmp_path}/pid; error_log stderr; events {{}}"
     (tmp_path / "nginx.conf").write_text(f"{head} http {{ access_log off; {paths} {site} }}")

@@ -17,7 +17,8 @@ from desa_ray.pipeline.stage import bounds
         (0, 7, [0, 0]),
     ],
 )
-def test_shards_are_as_few_as_may_be_and_differ_by_one_row_at_most(total, size, expected):
+def test_shards_are_as_few_as_may_be_and_differ_by_one_row(total, size, expected):
+    """Shards are as few as may be and differ by one row at most."""
     assert bounds(total, size) == expected
     assert len(expected) == max(1, -(-total // size)) + 1
     sizes = [stop - start for start, stop in pairwise(expected)]

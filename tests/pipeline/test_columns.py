@@ -40,4 +40,8 @@ def test_a_value_of_another_type_is_refused():
 def test_lists_begin_where_the_edges_say():
     starts = edges([2, 0, 1])
     assert starts.tolist() == [0, 2, 2, 3]
-    assert list_column(pl.Series(np.arange(3, dtype=np.int32)), starts).to_list() == [[0, 1], [], [2]]
+    assert list_column(pl.Series(np.arange(3, dtype=np.int32)), starts).to_list() == [
+        [0, 1],
+        [],
+        [2],
+    ]

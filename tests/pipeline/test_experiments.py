@@ -1,4 +1,6 @@
-"""Experiments as config: every file composes and plans, every cell of it, with the stages it promises to share."""
+"""Experiments as config: every file composes and plans, every cell of it, with the stages it
+promises to share.
+"""
 
 import math
 from collections import Counter
@@ -20,16 +22,30 @@ from desa_ray.store.artifacts import Store
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
-PAPER = OmegaConf.load(CONF / "compare" / "paper.yaml")  # what the paper printed, and for which sets and methods
+PAPER = OmegaConf.load(
+    CONF / "compare" / "paper.yaml"
+)  # what the paper printed, and for which sets and methods
 ROBUST = {"fiqa", "arguana", "webis-touche2020", "scidocs"}  # method.md section 11
 BUILT_IN = ("demo", "demo_methods")  # they have their own collection
-RECORDED = ["encoder=minilm_l6", "generator=recorded", "generator.map={hyde: references, mugi: references}"]
+RECORDED = [
+    "encoder=minilm_l6",
+    "generator=recorded",
+    "generator.map={hyde: references, mugi: references}",
+]
 ON_A_SLICE = {  # what a user without the paper's models would sweep instead
     "corpus_size": ["dataset.size=100,250,400,all"],
     "encoder": ["encoder=minilm_l6,minilm_l3"],
     "generator": ["dataset.sample=10"],
 }
-CELLS = {"ablations": 5, "controls": 10, "corpus_size": 8, "encoder": 4, "external": 6, "generator": 2, "kappa": 20}
+CELLS = {
+    "ablations": 5,
+    "controls": 10,
+    "corpus_size": 8,
+    "encoder": 4,
+    "external": 6,
+    "generator": 2,
+    "kappa": 20,
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,9 +61,17 @@ def home(tmp_path_factory) -> Path:
 
 @cache
 def sweep(name: str, *given: str) -> list[list[str]]:
-    """The overrides of every cell, as Hydra's sweeper makes them of the file and the command line."""
-    params = compose("config", [f"+experiment={name}"], return_hydra_config=True).hydra.sweeper.params
-    overrides = [*(f"{key}={value}" for key, value in params.items()), f"+experiment={name}", *given]
+    """The overrides of every cell, as Hydra's sweeper makes them of the file and the
+    command line.
+    """
+    params = compose(
+        "config", [f"+experiment={name}"], return_hydra_config=True
+    ).hydra.sweeper.params
+    overrides = [
+        *(f"{key}={value}" for key, value in params.items()),
+        f"+experiment={name}",
+        *given,
+    ]
     parsed = OverridesParser.create().parse_overrides(overrides)
     return [list(cell) for batch in BasicSweeper.split_arguments(parsed, None) for cell in batch]
 
@@ -72,17 +96,29 @@ def plan(name: str, folder: Path, home: Path) -> list[Cell]:
 
 
 def keys(cells: list[Cell], stage: str) -> set[str]:
-    return {own.key.digest for cell in cells for own in ancestors(cell.targets) if own.name == stage}
+    return {
+        own.key.digest for cell in cells for own in ancestors(cell.targets) if own.name == stage
+    }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_composes_as_written_and_says_what_it_makes(name):
+def test_every_experiment_composes_as_written(name):
+    """Every experiment composes as written and says what it makes."""
     cells = sweep(name)
-    assert len({tuple(cell) for cell in cells}) == len(cells) == math.prod(map(len, choices(name).values()))
-    assert compose("config", [f"+experiment={name}"], return_hydra_config=True).hydra.mode.name == "MULTIRUN"
+    assert (
+        len({tuple(cell) for cell in cells})
+        == len(cells)
+        == math.prod(map(len, choices(name).values()))
+    )
+    assert (
+        compose("config", [f"+experiment={name}"], return_hydra_config=True).hydra.mode.name
+        == "MULTIRUN"
+    )
     for cell in (cells[0], cells[-1]):
         assert typed(cell).tracking.experiment == name
-    for axis, values in choices(name).items():  # the choices between are covered by those of their groups
+    for axis, values in choices(
+        name
+    ).items():  # the choices between are covered by those of their groups
         if (CONF / axis).is_dir():
             assert values <= {file.stem for file in (CONF / axis).glob("*.yaml")}
     assert (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()[1].startswith("# ")
@@ -100,7 +136,10 @@ def test_every_experiment_plans_on_a_small_collection(name, scifact_slice, home)
 def test_the_papers_seven_sets_its_encoder_and_its_generator(name):
     assert choices(name)["dataset"] == set(PAPER.queries)
     config = typed(sweep(name)[0])
-    assert (config.encoder.name, config.generator.name) == (PAPER.setting.encoder, PAPER.setting.generator)
+    assert (config.encoder.name, config.generator.name) == (
+        PAPER.setting.encoder,
+        PAPER.setting.generator,
+    )
     assert (config.fusion.k, config.draws) == (PAPER.setting.k, PAPER.setting.draws)
 
 
@@ -111,10 +150,13 @@ def test_the_methods_are_those_of_the_papers_table(name, table):
 
 def test_controls_hold_the_operator_pairs_and_qudars_weightings():
     assert choices("controls")["method"] >= {*PAPER.operator_controls, *PAPER.qudar_effects, "desa"}
-    assert {"qudar_weighted", "qudar_top1000", "qudar_weighted_top1000"} <= choices("controls")["method"]
+    assert {"qudar_weighted", "qudar_top1000", "qudar_weighted_top1000"} <= choices("controls")[
+        "method"
+    ]
 
 
-def test_robustness_uses_the_sets_and_values_of_the_specification():
+def test_robustness_uses_the_sets_and_values():
+    """Robustness uses the sets and values of the specification."""
     assert choices("kappa")["fusion.kappa"] == {"2", "20", "60", "100"}
     assert choices("n_refs")["n_refs"] == {"1", "3", "5"}
     assert choices("corpus_size")["dataset.size"] == {"25000", "50000", "100000", "all"}
@@ -132,8 +174,13 @@ def test_kappa_ranks_nothing_twice(scifact_slice, home):
     assert len(keys(cells, "fusion")) == 4 * len(keys(sixty, "fusion"))
 
 
-def test_corpus_sizes_share_vectors_and_texts_and_have_their_own_postings(scifact_slice, home):
+def test_corpus_sizes_share_vectors_and_texts(scifact_slice, home):
+    """Corpus sizes share vectors and texts and have their own postings."""
     cells = plan("corpus_size", scifact_slice, home)
-    assert [len(keys(cells, stage)) for stage in ("vectors", "postings", "snapshot_vectors")] == [1, 4, 3]
+    assert [len(keys(cells, stage)) for stage in ("vectors", "postings", "snapshot_vectors")] == [
+        1,
+        4,
+        3,
+    ]
     for stage in ("generation", "text_vectors", "terms"):
         assert keys(cells, stage) == keys(cells[-2:], stage)

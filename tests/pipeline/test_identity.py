@@ -1,4 +1,6 @@
-"""What enters a key: everything that changes a result, and nothing else. Test names state the invariant."""
+"""What enters a key: everything that changes a result, and nothing else. Test names state the
+invariant.
+"""
 
 import json
 import shutil
@@ -26,7 +28,9 @@ from desa_ray.store.artifacts import Store
 @pytest.fixture(scope="module")
 def config(scifact_slice) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        composed = compose("config", ["dataset=beir_folder", f"dataset.path={scifact_slice}", "dataset.name=slice"])
+        composed = compose(
+            "config", ["dataset=beir_folder", f"dataset.path={scifact_slice}", "dataset.name=slice"]
+        )
     plain = OmegaConf.to_container(composed, resolve=True)
     return parse({key: plain[key] for key in RUN_KEYS})
 
@@ -92,7 +96,8 @@ def test_kappa_and_weights_change_only_fusion(config, home):
     assert _changed(config, other, home) == {"fusion"}
 
 
-def test_the_encoder_changes_only_vectors_and_what_is_built_on_them(config, home):
+def test_the_encoder_changes_only_vectors_and_what_is_built(config, home):
+    """The encoder changes only vectors and what is built on them."""
     other = replace(config, encoder=replace(config.encoder, max_tokens=64))
     assert _changed(config, other, home) == {"vectors", "text_vectors", "ranking", "fusion"}
 
@@ -125,7 +130,8 @@ def test_a_judgment_changes_only_fusion(config, home, tmp_path):
     assert _changed(config, other, home) == {"qrels", "fusion"}
 
 
-def test_weights_of_the_users_own_are_never_shown_under_the_bare_name(config, home):
+def test_weights_of_the_users_own_are_never_shown_under_the_bare(config, home):
+    """Weights of the users own are never shown under the bare name."""
     folder = find_model(config.encoder, home / "models").weights.parent
     store = Store(str(home / "store"))
     named = Builder(prepare_cell(config, store, home)).cell()
@@ -136,8 +142,10 @@ def test_weights_of_the_users_own_are_never_shown_under_the_bare_name(config, ho
     assert label.startswith("bge_small+local-")
 
 
-def test_a_permuted_collection_has_the_same_keys_in_another_store(config, scifact_slice, tmp_path):
-    """Equal keys of the fusion stages are equal records: nothing reads the files again."""
+def test_a_permuted_collection_has_the_same_keys(config, scifact_slice, tmp_path):
+    """A permuted collection has the same keys in another store. Equal keys of the fusion
+    stages are equal records: nothing reads the files again.
+    """
     other = tmp_path / "permuted"
     shutil.copytree(scifact_slice, other)
     for name in ("corpus.jsonl", "queries.jsonl", "generations/references.jsonl"):
@@ -152,7 +160,10 @@ def test_a_permuted_collection_has_the_same_keys_in_another_store(config, scifac
 
 
 @pytest.mark.parametrize("when", ["hashed and read", "read and written"])
-def test_a_collection_that_changes_between_two_reads_is_refused_and_not_stored(when, config, scifact_slice, tmp_path):
+def test_a_collection_that_changes_between_two_reads_is_refused(
+    when, config, scifact_slice, tmp_path
+):
+    """A collection that changes between two reads is refused and not stored."""
     folder = tmp_path / "changing"
     shutil.copytree(scifact_slice, folder)
     changed = replace(config, dataset=replace(config.dataset, path=str(folder)))
@@ -182,11 +193,14 @@ def test_a_collection_that_changes_between_two_reads_is_refused_and_not_stored(w
             _keys(changed, tmp_path / "home")
     assert loads
     if when == "hashed and read":
-        assert "dataset slice: its files changed while they were read (run again" in str(refused.value)
+        assert "dataset slice: its files changed while they were read (run again" in str(
+            refused.value
+        )
     assert not list((tmp_path / "home" / "store" / "queries").glob("*/manifest.json"))
 
 
-def test_a_source_that_changes_between_two_runs_of_a_process_is_read_anew(config, scifact_slice, tmp_path):
+def test_a_source_that_changes_between_two_runs_of_a_process(config, scifact_slice, tmp_path):
+    """A source that changes between two runs of a process is read anew."""
     folder = tmp_path / "changing"
     shutil.copytree(scifact_slice, folder)
     changed = replace(config, dataset=replace(config.dataset, path=str(folder)))

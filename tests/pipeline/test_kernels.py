@@ -48,14 +48,17 @@ print(json.dumps([spent[0], compiled]))
 
 def compiling(cache: Path) -> subprocess.Popen:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
-    return subprocess.Popen([sys.executable, "-c", COMPILING], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", COMPILING], cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE
+    )
 
 
 def kernels(cache: Path) -> set[str]:
     return {path.name for path in cache.rglob("*.nbc")}
 
 
-def test_processes_that_start_together_compile_each_kernel_once_within_ten_seconds(tmp_path):
+def test_processes_that_start_together_compile_each_kernel_once(tmp_path):
+    """Processes that start together compile each kernel once within ten seconds."""
     together = [compiling(tmp_path) for _ in range(3)]
     answers = [json.loads(process.communicate(timeout=400)[0]) for process in together]
     busy = [compiled for _, compiled in answers if compiled]

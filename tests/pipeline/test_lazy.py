@@ -1,4 +1,6 @@
-"""Lazy retrieval gives the records of complete rankings, makes none, and keeps what it scored for the next kappa."""
+"""Lazy retrieval gives the records of complete rankings, makes none, and keeps what it scored for
+the next kappa.
+"""
 
 import json
 import os
@@ -26,7 +28,15 @@ from tests.desa_fixtures import dataset, summaries
 
 COMPLETE_ONLY = ["ranking_hashes", "turnover", "rr_change", "support_retained"]
 OWN_KEYS = ["fusion_key", "config_hash"]  # a lazy fusion is another artifact, and says so
-METHODS = ("original", "desa", "qudar_weighted", "qudar_top1000", "sparse_only", "relaxed_count", "bm25")
+METHODS = (
+    "original",
+    "desa",
+    "qudar_weighted",
+    "qudar_top1000",
+    "sparse_only",
+    "relaxed_count",
+    "bm25",
+)
 
 
 def typed(*overrides: str) -> RunConfig:
@@ -49,14 +59,18 @@ def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[st
 
 def assert_same(complete: pl.DataFrame, lazy: pl.DataFrame) -> None:
     assert lazy.schema == complete.schema
-    assert lazy.drop(COMPLETE_ONLY + OWN_KEYS).equals(complete.drop(COMPLETE_ONLY + OWN_KEYS), null_equal=True)
+    assert lazy.drop(COMPLETE_ONLY + OWN_KEYS).equals(
+        complete.drop(COMPLETE_ONLY + OWN_KEYS), null_equal=True
+    )
     assert all(lazy[name].null_count() == lazy.height for name in COMPLETE_ONLY)
     assert complete["ranking_hashes"].null_count() == 0
 
 
 @pytest.fixture
 def shallow(monkeypatch) -> None:
-    """Prefixes so short that most queries need deeper ones, groups and ranges so small that there are many."""
+    """Prefixes so short that most queries need deeper ones, groups and ranges so small that there
+    are many.
+    """
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
     for module in (build_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
@@ -67,7 +81,12 @@ def shallow(monkeypatch) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_lazy_records_are_those_of_complete_rankings(method, scifact_slice, warm_home, shallow):
-    config = typed(f"method={method}", *dataset(scifact_slice), "draws=1", "evaluation.measures=[R@50,Judged@5]")
+    config = typed(
+        f"method={method}",
+        *dataset(scifact_slice),
+        "draws=1",
+        "evaluation.measures=[R@50,Judged@5]",
+    )
     config = replace(config, cluster=replace(config.cluster, shard_queries=16))
     _, complete, _ = computed(config, warm_home)
     cell, lazy, stages = computed(replace(config, ranking="lazy"), warm_home)
@@ -84,16 +103,22 @@ def test_lazy_records_are_those_of_complete_rankings(method, scifact_slice, warm
 def with_queries_as_documents(small_slice, tmp_path) -> Path:
     """The slice with its first five queries among its documents, under their own ids."""
     folder = Path(shutil.copytree(small_slice, tmp_path / "own"))
-    queries = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    queries = [
+        json.loads(line)
+        for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     with (folder / "corpus.jsonl").open("a", encoding="utf-8") as corpus:
         for query in queries[:5]:
-            corpus.write(json.dumps({"_id": query["_id"], "title": "", "text": query["text"]}) + "\n")
+            corpus.write(
+                json.dumps({"_id": query["_id"], "title": "", "text": query["text"]}) + "\n"
+            )
     return folder
 
 
-def test_documents_that_are_queries_are_left_out_of_prefixes_as_of_rankings(
+def test_documents_that_are_queries_are_left_out_of_prefixes(
     with_queries_as_documents, tmp_path, monkeypatch
 ):
+    """Documents that are queries are left out of prefixes as of rankings."""
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
     for module in (build_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
@@ -109,7 +134,8 @@ def test_documents_that_are_queries_are_left_out_of_prefixes_as_of_rankings(
     assert kept.select(own=pl.col("query_id").is_in(pl.col("top")))["own"].sum() == 5
 
 
-def test_another_kappa_k_or_shard_size_scores_nothing_again_that_was_scored(scifact_slice, warm_home, shallow):
+def test_another_kappa_k_or_shard_size_scores_nothing_again(scifact_slice, warm_home, shallow):
+    """Another kappa k or shard size scores nothing again that was scored."""
     config = replace(typed(*dataset(scifact_slice), "draws=1", "method=desa"), ranking="lazy")
     computed(config, warm_home)
     deep = {path: path.stat().st_mtime_ns for path in (warm_home / "store").glob("prefix_deep/*/*")}
@@ -124,11 +150,16 @@ def test_another_kappa_k_or_shard_size_scores_nothing_again_that_was_scored(scif
     assert all(path.stat().st_mtime_ns == made for path, made in deep.items())
 
 
-def test_prefixes_do_not_depend_on_groups_blocks_ranges_and_shards(scifact_slice, warm_home, tmp_path, monkeypatch):
+def test_prefixes_do_not_depend_on_groups_blocks_ranges(
+    scifact_slice, warm_home, tmp_path, monkeypatch
+):
+    """Prefixes do not depend on groups blocks ranges and shards."""
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
     for module in (build_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
-    config = replace(typed(*dataset(scifact_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy")
+    config = replace(
+        typed(*dataset(scifact_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy"
+    )
     sizes = [(1 << 16, 512, 1 << 20, 64, 2.0), (50, 7, 33, 5, 0.0001)]
     contents = []
     for number, (group, block, documents, queries, memory) in enumerate(sizes):
@@ -138,22 +169,33 @@ def test_prefixes_do_not_depend_on_groups_blocks_ranges_and_shards(scifact_slice
         monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", documents)
         cluster = replace(config.cluster, shard_queries=queries, memory_gb=memory)
         cell, records, _ = computed(replace(config, cluster=cluster), home)
-        stages = [*cell.targets, *(s for t in cell.targets for r, s in t.inputs.items() if r.startswith("channel:"))]
+        stages = [
+            *cell.targets,
+            *(s for t in cell.targets for r, s in t.inputs.items() if r.startswith("channel:")),
+        ]
         contents.append([stage.artifact.manifest()["content"] for stage in stages])
         contents[-1].append(records.drop("config_hash").rows())
     assert contents[0] == contents[1]
 
 
-def test_what_only_complete_rankings_give_is_refused_before_anything_runs(scifact_slice, warm_home):
+def test_what_only_complete_rankings_give_is_refused(scifact_slice, warm_home):
+    """What only complete rankings give is refused before anything runs."""
     store = Store(str(warm_home / "store"))
 
     def refused(*overrides: str) -> str:
         with pytest.raises(Problems) as caught:
-            prepare_cell(typed(*dataset(scifact_slice), "ranking=lazy", *overrides), store, warm_home)
+            prepare_cell(
+                typed(*dataset(scifact_slice), "ranking=lazy", *overrides), store, warm_home
+            )
         return str(caught.value)
 
     found = refused("evaluation.measures=[AP,R@5000]", "fusion.k=1001", "encoder.scoring=float32")
-    for expected in ("'AP' reads the whole ranking", "'R@5000' reads 5000", "k is 1001", "encoder.scoring"):
+    for expected in (
+        "'AP' reads the whole ranking",
+        "'R@5000' reads 5000",
+        "k is 1001",
+        "encoder.scoring",
+    ):
         assert expected in found
     assert "exp4fuse" in refused("method=exp4fuse_hybrid")
     whole = typed(*dataset(scifact_slice), "ranking=lazy", "evaluation.measures=[R@1000]")
@@ -161,7 +203,13 @@ def test_what_only_complete_rankings_give_is_refused_before_anything_runs(scifac
 
 
 def test_the_command_runs_lazily_and_reports_on_it(scifact_slice, warm_home, desa, tmp_path):
-    common = [*dataset(scifact_slice), "tracking.enabled=false", "cluster=serial", "draws=1", "method=original,desa"]
+    common = [
+        *dataset(scifact_slice),
+        "tracking.enabled=false",
+        "cluster=serial",
+        "draws=1",
+        "method=original,desa",
+    ]
     desa("run", "-m", *common, "ranking=lazy", home=warm_home)
     lazy = {cell["method"]: cell for cell in summaries(tmp_path)}
     assert lazy["desa"]["ranking"] == "lazy"

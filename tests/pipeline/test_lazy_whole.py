@@ -1,4 +1,6 @@
-"""Lazy equals complete on whole collections, from prefixes so short that most queries need deeper ones."""
+"""Lazy equals complete on whole collections, from prefixes so short that most queries need deeper
+ones.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +22,21 @@ def home(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("depth", [64, prefix.FIRST_DEPTH])
 @pytest.mark.parametrize(
-    ("collection", "method"), [("cranfield", "original"), ("scifact", "original"), ("scifact", "desa")]
+    ("collection", "method"),
+    [("cranfield", "original"), ("scifact", "original"), ("scifact", "desa")],
 )
-def test_lazy_equals_complete_in_every_shared_column(collection, method, depth, shared, home, monkeypatch):
+def test_lazy_equals_complete_in_every_shared_column(
+    collection, method, depth, shared, home, monkeypatch
+):
     if depth < 1000:
         monkeypatch.setattr(prefix, "FIRST_DEPTH", depth)
         for module in (build_module, prefix):
             monkeypatch.setattr(module, "CUTOFFS", (10, 20, 50))
     monkeypatch.setattr(prefix, "GROUP_DOCUMENTS", 1024)
     path = f"dataset.path={shared / 'data' / collection}"
-    config = typed("dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}", "draws=1")
+    config = typed(
+        "dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}", "draws=1"
+    )
     _, complete, _ = computed(config, home)
     _, lazy, stages = computed(replace(config, ranking="lazy"), home)
     assert_same(complete, lazy)

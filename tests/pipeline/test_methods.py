@@ -1,4 +1,6 @@
-"""Methods as data: every shipped YAML is sound, and each way of writing a wrong one is named with what there is."""
+"""Methods as data: every shipped YAML is sound, and each way of writing a wrong one is named with
+what there is.
+"""
 
 from fractions import Fraction
 from pathlib import Path
@@ -23,11 +25,15 @@ from desa_ray.experiment.methods import (
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "method"
 RECORDED = GeneratorConfig(name="recorded", kind="recorded")
-STAND_INS = GeneratorConfig(name="recorded", kind="recorded", map={"hyde": "references", "mugi": "references"})
+STAND_INS = GeneratorConfig(
+    name="recorded", kind="recorded", map={"hyde": "references", "mugi": "references"}
+)
 
 
 def shipped(name: str) -> MethodConfig:
-    return TypeAdapter(MethodConfig).validate_python(yaml.safe_load((CONF / f"{name}.yaml").read_text()))
+    return TypeAdapter(MethodConfig).validate_python(
+        yaml.safe_load((CONF / f"{name}.yaml").read_text())
+    )
 
 
 def channel(kind, operator, **more) -> ChannelConfig:
@@ -74,11 +80,18 @@ def test_the_papers_methods_have_the_papers_operators(name):
     assert [own.operator for own in shipped(name).channels] == TABLE[name]
 
 
-@pytest.mark.parametrize("name", ["qudar_complete", "qudar_weighted", "qudar_top1000", "qudar_weighted_top1000"])
+@pytest.mark.parametrize(
+    "name", ["qudar_complete", "qudar_weighted", "qudar_top1000", "qudar_weighted_top1000"]
+)
 def test_qudar_reads_its_four_channels_in_the_papers_order(name):
     method = shipped(name)
     read = [(own.kind, own.operator) for own in method.channels]
-    assert read == [("sparse", "original"), ("dense", "original"), ("sparse", "rewrite"), ("dense", "contextual")]
+    assert read == [
+        ("sparse", "original"),
+        ("dense", "original"),
+        ("sparse", "rewrite"),
+        ("dense", "contextual"),
+    ]
     assert method.weighting == ("confidence" if "weighted" in name else "fixed")
     assert method.prefix == (1000 if "1000" in name else None)
     if method.weighting == "fixed":
@@ -86,8 +99,14 @@ def test_qudar_reads_its_four_channels_in_the_papers_order(name):
 
 
 def test_every_operator_is_used_by_some_shipped_method():
-    used = {(own.kind, own.operator) for file in CONF.glob("*.yaml") for own in shipped(file.stem).channels}
-    assert used == {("dense", name) for name in DENSE_OPERATORS} | {("sparse", name) for name in SPARSE_OPERATORS}
+    used = {
+        (own.kind, own.operator)
+        for file in CONF.glob("*.yaml")
+        for own in shipped(file.stem).channels
+    }
+    assert used == {("dense", name) for name in DENSE_OPERATORS} | {
+        ("sparse", name) for name in SPARSE_OPERATORS
+    }
 
 
 WRONG = {
@@ -96,10 +115,18 @@ WRONG = {
         {},
         ["channel sparse", "rotate", "known: original, product, rewrite, mask"],
     ),
-    "an operator of the other kind": ([channel("dense", "product")], {}, ["unknown dense operator", "residual"]),
+    "an operator of the other kind": (
+        [channel("dense", "product")],
+        {},
+        ["unknown dense operator", "residual"],
+    ),
     "no prompt": ([DENSE, SPARSE], {"prompt": None}, ["names no prompt", "hyde", "references"]),
     "unknown prompt": ([DENSE], {"prompt": "haiku"}, ["'haiku'", "known: ", "query2doc"]),
-    "unknown prompt of a channel": ([channel("dense", "residual", prompt="haiku")], {}, ["'haiku'", "known: "]),
+    "unknown prompt of a channel": (
+        [channel("dense", "residual", prompt="haiku")],
+        {},
+        ["'haiku'", "known: "],
+    ),
     "weight 0": ([channel("dense", "residual", weight=0), SPARSE], {}, ["weight 0", "> 0"]),
     "weight below 0": ([channel("dense", "residual", weight="-1/4"), SPARSE], {}, ["weight -1/4"]),
     "two channels of one name": (
@@ -108,10 +135,22 @@ WRONG = {
         ["two channels named a"],
     ),
     "no channels": ([], {}, ["no channels"]),
-    "unknown option": ([channel("sparse", "relax_count", options={"cuont": 3})], {}, ["'cuont'", "takes: count"]),
-    "option of an operator without any": ([channel("dense", "residual", options={"beta": 1})], {}, ["takes none"]),
+    "unknown option": (
+        [channel("sparse", "relax_count", options={"cuont": 3})],
+        {},
+        ["'cuont'", "takes: count"],
+    ),
+    "option of an operator without any": (
+        [channel("dense", "residual", options={"beta": 1})],
+        {},
+        ["takes none"],
+    ),
     "missing option": ([channel("sparse", "relax_count")], {}, ["needs the option 'count'"]),
-    "option out of range": ([channel("sparse", "relax_share", options={"share": 2})], {}, ["share", "above 1"]),
+    "option out of range": (
+        [channel("sparse", "relax_share", options={"share": 2})],
+        {},
+        ["share", "above 1"],
+    ),
     "unknown fusion": ([DENSE], {"fusion": "borda"}, ["borda", "known: rrf, exp4fuse"]),
     "written weights beside computed ones": (
         [channel("dense", "residual", weight=2), SPARSE],
@@ -135,7 +174,11 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_method_is_named_with_what_there_is(case):
     channels, more, words = WRONG[case]
-    text = found(MethodConfig(**{"name": "mine", "channels": tuple(channels), "prompt": "references", **more}))
+    text = found(
+        MethodConfig(
+            **{"name": "mine", "channels": tuple(channels), "prompt": "references", **more}
+        )
+    )
     for word in ("method mine", *words):
         assert word in text, (word, text)
 
@@ -143,7 +186,9 @@ def test_a_wrong_method_is_named_with_what_there_is(case):
 def test_all_mistakes_of_a_method_are_reported_together():
     broken = (channel("dense", "rotate", weight=0), channel("sparse", "relax_count", name="dense"))
     problems = check_method(MethodConfig(name="mine", channels=broken), RECORDED, 5)
-    assert len(problems) == 5  # two of one name, unknown operator, weight, missing option, no prompt
+    assert (
+        len(problems) == 5
+    )  # two of one name, unknown operator, weight, missing option, no prompt
 
 
 def test_more_references_than_the_prompt_asks_for_are_refused():
@@ -159,18 +204,23 @@ def test_a_channels_own_prompt_comes_before_the_methods():
     assert prompt_of(shipped("qudar_complete"), shipped("qudar_complete").channels[0]) is None
 
 
-def test_stand_ins_are_labelled_and_use_at_most_what_the_prompt_would_give():
+def test_stand_ins_are_labelled_and_use_at_most_what_the_prompt():
+    """Stand ins are labelled and use at most what the prompt would give."""
     assert generator_label(shipped("hyde"), STAND_INS) == "recorded:hyde<-references"
     assert generator_label(shipped("hyde"), RECORDED) == "recorded"
     assert generator_label(shipped("desa"), STAND_INS) == "recorded"
     assert generator_label(ORIGINAL, STAND_INS) is None
     both = GeneratorConfig(
-        name="recorded", kind="recorded", map={"semantic_rewrite": "query2doc", "lexical_rewrite": "references"}
+        name="recorded",
+        kind="recorded",
+        map={"semantic_rewrite": "query2doc", "lexical_rewrite": "references"},
     )
     label = generator_label(shipped("dvcqr"), both)
     assert label == "recorded:semantic_rewrite<-query2doc,lexical_rewrite<-references"
     assert texts_used("references", STAND_INS, 3) == 3
-    assert texts_used("hyde", STAND_INS, 3) == 5  # HyDE's eight, of which there are five; n_refs is the references' own
+    assert (
+        texts_used("hyde", STAND_INS, 3) == 5
+    )  # HyDE's eight, of which there are five; n_refs is the references' own
     assert texts_used("hyde", RECORDED, 3) == 8
     assert texts_used("lexical_rewrite", both, 3) == 1
 

@@ -1,4 +1,6 @@
-"""Plans against what runs did: items exactly, bytes and seconds nearly, reasons for misses, and what cannot run."""
+"""Plans against what runs did: items exactly, bytes and seconds nearly, reasons for misses, and
+what cannot run.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,10 @@ from tests.desa_fixtures import dataset, run_desa
 
 MACHINE = Machine(cpus=2, gpus=0, memory=8 << 30)
 SERIAL = ClusterConfig(kind="serial")
-COUNTS = {"text_vectors": "distinct_texts", "postings": "documents"}  # where a manifest counts a stage's items
+COUNTS = {
+    "text_vectors": "distinct_texts",
+    "postings": "documents",
+}  # where a manifest counts a stage's items
 
 
 def config(folder: Path, *overrides: str) -> RunConfig:
@@ -55,10 +60,12 @@ def test_a_run_does_what_the_plan_said(scifact_slice, small_slice, warm_home, tm
         assert not plan.at_most
         assert plan.bytes is not None
         written = sum(part["bytes"] for part in manifest["parts"].values())
-        # What a file takes however few its rows is much of so few: a fusion's two tables alone have 40 columns.
+        # What a file takes however few its rows is much of so few: a fusion's two tables alone have
+        # 40 columns.
         assert written / 8 < plan.bytes < written * 8, plan.stage
         took += manifest["meta"]["seconds"]
-    # Starting Lucene and loading the model take most of so small a run, here and where the estimates come from.
+    # Starting Lucene and loading the model take most of so small a run, here and where the
+    # estimates come from.
     assert took / 15 < sum(plan.seconds or 0 for plan in plans) < took * 15
     vectors = next(plan for plan in plans if plan.stage.name == "vectors")
     assert (vectors.items, vectors.unit, vectors.rough) == (100, "documents", False)
@@ -66,24 +73,45 @@ def test_a_run_does_what_the_plan_said(scifact_slice, small_slice, warm_home, tm
 
 
 def test_what_was_never_computed_has_items_and_no_estimate(small_slice, tmp_path):
-    plans = {plan.stage.name: plan for plan in planned(*cell_of(tmp_path, small_slice, "draws=1")) if plan.to_compute}
+    plans = {
+        plan.stage.name: plan
+        for plan in planned(*cell_of(tmp_path, small_slice, "draws=1"))
+        if plan.to_compute
+    }
     assert {(plan.seconds, plan.bytes) for plan in plans.values()} == {(None, None)}
-    assert {name: plan.items for name, plan in plans.items() if name in ("vectors", "postings", "fusion")} == {
+    assert {
+        name: plan.items
+        for name, plan in plans.items()
+        if name in ("vectors", "postings", "fusion")
+    } == {
         "vectors": 100,
         "postings": 100,
         "fusion": 8,
     }
 
 
-def test_small_fusions_are_planned_in_the_few_shards_they_will_have(small_slice, tmp_path):
+def test_small_fusions_are_planned_in_the_few_shards_they_will(small_slice, tmp_path):
+    """Small fusions are planned in the few shards they will have."""
     store, cell = cell_of(tmp_path, small_slice, "draws=1", "cluster.shard_queries=3")
-    plans = plan_stages(store, cell.targets, ClusterConfig(kind="local", replayers=2, scorers=2), MACHINE)
-    workers = {plan.stage.name: plan.workers for plan in plans if plan.stage.name in ("ranking", "fusion")}
-    assert workers == {"ranking": 2, "fusion": 1}  # 8 queries: three shards there, one of up to 4 x 3 here
+    plans = plan_stages(
+        store, cell.targets, ClusterConfig(kind="local", replayers=2, scorers=2), MACHINE
+    )
+    workers = {
+        plan.stage.name: plan.workers for plan in plans if plan.stage.name in ("ranking", "fusion")
+    }
+    assert workers == {
+        "ranking": 2,
+        "fusion": 1,
+    }  # 8 queries: three shards there, one of up to 4 x 3 here
 
 
 def test_texts_that_are_still_to_be_generated_are_a_bound(small_slice, tmp_path):
-    served = ["generator=openai_server", "generator.model=some", f"generator.revision={'0' * 40}", "draws=1"]
+    served = [
+        "generator=openai_server",
+        "generator.model=some",
+        f"generator.revision={'0' * 40}",
+        "draws=1",
+    ]
     plans = planned(*cell_of(tmp_path, small_slice, *served))
     texts = {(plan.items, plan.at_most) for plan in plans if plan.stage.name == "text_vectors"}
     assert texts == {(8, False), (8 * 5, True)}
@@ -100,11 +128,19 @@ def test_half_of_a_stage_takes_half_of_it(scifact_slice, warm_home):
     artifact.layout({"bounds": [0, 125, 500], "inputs": contents})
     artifact.write_part("part-00001.faiss", b"three quarters", rows=375)
     half = next(plan for plan in planned(store, cell) if plan.stage.key == vectors.key)
-    assert (whole.state, whole.items, half.state, half.items, half.shards) == ("compute", 500, "resume", 125, (1, 2))
+    assert (whole.state, whole.items, half.state, half.items, half.shards) == (
+        "compute",
+        500,
+        "resume",
+        125,
+        (1, 2),
+    )
     assert half.seconds == pytest.approx(whole.seconds / 4)
     assert half.bytes == pytest.approx(whole.bytes / 4)
     assert whole.rough  # from an encoder with another max_tokens
-    reason = next(reason for reason in explain(store, cell.targets) if reason.stage.key == vectors.key)
+    reason = next(
+        reason for reason in explain(store, cell.targets) if reason.stage.key == vectors.key
+    )
     assert "1 of 2 shards" in reason.text
 
 
@@ -121,11 +157,14 @@ def _changes(store: Store, cell: Cell) -> dict[str, set[str]]:
     return found
 
 
-def test_a_changed_parameter_is_named_once_however_far_it_reaches(scifact_slice, warm_home):
+def test_a_changed_parameter_is_named_once_however_far(scifact_slice, warm_home):
+    """A changed parameter is named once however far it reaches."""
     fusion = _changes(*cell_of(warm_home, scifact_slice, "fusion.kappa=20"))
     assert fusion == {"kappa: 60 -> 20": {"fusion"}}
     encoder = _changes(*cell_of(warm_home, scifact_slice, "encoder.max_tokens=64"))
-    assert encoder == {"encoder.max_tokens: 256 -> 64": {"vectors", "text_vectors", "ranking", "fusion"}}
+    assert encoder == {
+        "encoder.max_tokens: 256 -> 64": {"vectors", "text_vectors", "ranking", "fusion"}
+    }
     references = _changes(*cell_of(warm_home, scifact_slice, "n_refs=3"))
     assert references == {"texts: 5 -> 3": {"terms", "ranking", "fusion"}}
     bm25 = _changes(*cell_of(warm_home, scifact_slice, "sparse.k1=1.2", "draws=1"))
@@ -133,7 +172,9 @@ def test_a_changed_parameter_is_named_once_however_far_it_reaches(scifact_slice,
     assert _changes(*cell_of(warm_home, scifact_slice)) == {}
 
 
-def test_another_collection_is_a_change_of_content_at_its_root(scifact_slice, small_slice, warm_home):
+def test_another_collection_is_a_change_of_content_at_its_root(
+    scifact_slice, small_slice, warm_home
+):
     reasons = explain(*_store_and_targets(warm_home, small_slice, "method=original"))
     origins = {difference.stage for reason in reasons for difference in reason.differences}
     assert origins == {"corpus", "queries", "qrels"}
@@ -144,7 +185,9 @@ def _store_and_targets(home: Path, folder: Path, *overrides: str):
     return store, cell.targets
 
 
-def test_an_empty_store_and_changed_bits_have_their_own_words(scifact_slice, small_slice, warm_home, tmp_path):
+def test_an_empty_store_and_changed_bits_have_their_own_words(
+    scifact_slice, small_slice, warm_home, tmp_path
+):
     reasons = explain(*_store_and_targets(tmp_path / "empty", small_slice))
     assert {reason.text for reason in reasons} == {"nothing of this kind is stored"}
     store, cell = cell_of(warm_home, scifact_slice, "method=original", "fusion.kappa=20")
@@ -153,14 +196,20 @@ def test_an_empty_store_and_changed_bits_have_their_own_words(scifact_slice, sma
     inputs = artifact.manifest()["meta"]["inputs"]
     artifact.discard()
     artifact.finish("f" * 64, counts={"rows": 40}, meta={"inputs": inputs}, parts=[])
-    (reason,) = [reason for reason in explain(store, cell.targets) if reason.stage.name == "ranking"]
+    (reason,) = [
+        reason for reason in explain(store, cell.targets) if reason.stage.name == "ranking"
+    ]
     assert "changed content" in reason.text
     assert "-> ffffffffffff" in reason.text
 
 
 def refused(home: Path, folder: Path, *overrides: str, machine: Machine = MACHINE) -> list[str]:
     store, cell = cell_of(home, folder, *overrides)
-    todo = [plan.stage for plan in plan_stages(store, cell.targets, cell.config.cluster, machine) if plan.to_compute]
+    todo = [
+        plan.stage
+        for plan in plan_stages(store, cell.targets, cell.config.cluster, machine)
+        if plan.to_compute
+    ]
     try:
         check_feasible(todo, cell.config.cluster, machine)
     except Problems as problems:
@@ -186,24 +235,45 @@ def test_more_than_there_is_is_refused_by_the_setting_to_lower(where, small_slic
 
 def test_what_fits_is_not_refused(small_slice, tmp_path):
     assert refused(tmp_path, small_slice) == []
-    assert refused(tmp_path, small_slice, LOCAL, "cluster.encoder_cpus=1", "cluster.encoders=2") == []
+    assert (
+        refused(tmp_path, small_slice, LOCAL, "cluster.encoder_cpus=1", "cluster.encoders=2") == []
+    )
     big = Machine(cpus=8, gpus=2, memory=8 << 30)
-    assert refused(tmp_path, small_slice, LOCAL, "cluster.encoder_gpus=1", "cluster.encoders=2", machine=big) == []
+    assert (
+        refused(
+            tmp_path,
+            small_slice,
+            LOCAL,
+            "cluster.encoder_gpus=1",
+            "cluster.encoders=2",
+            machine=big,
+        )
+        == []
+    )
     # The defaults start fewer workers on a machine that holds fewer.
-    assert refused(tmp_path, small_slice, LOCAL, "cluster.encoder_cpus=1", machine=replace(MACHINE, cpus=1)) == []
+    assert (
+        refused(
+            tmp_path, small_slice, LOCAL, "cluster.encoder_cpus=1", machine=replace(MACHINE, cpus=1)
+        )
+        == []
+    )
     # A running cluster has other machines: its nodes are asked when the run connects.
     assert refused(tmp_path, small_slice, "cluster.kind=existing", "cluster.encoder_gpus=8") == []
 
 
 def test_a_machine_too_small_for_all_workers_at_once_is_refused(small_slice, tmp_path):
-    tiny = replace(MACHINE, memory=10_000)  # 100 documents and 8 queries hold a few kilobytes a worker
+    tiny = replace(
+        MACHINE, memory=10_000
+    )  # 100 documents and 8 queries hold a few kilobytes a worker
     problems = refused(tmp_path, small_slice, LOCAL, "cluster.encoder_cpus=1", machine=tiny)
     assert any(problem.startswith("cluster.scorers: ") for problem in problems)
 
 
 def test_what_is_stored_needs_no_machine(scifact_slice, warm_home):
     nothing = Machine(cpus=1, gpus=0, memory=1)
-    assert refused(warm_home, scifact_slice, LOCAL, "cluster.encoder_cpus=64", machine=nothing) == []
+    assert (
+        refused(warm_home, scifact_slice, LOCAL, "cluster.encoder_cpus=64", machine=nothing) == []
+    )
 
 
 def test_hidden_gpus_do_not_count(monkeypatch):

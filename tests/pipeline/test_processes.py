@@ -1,4 +1,6 @@
-"""Worker processes of the driver's own: each shard once whatever dies, errors by name, no process left behind."""
+"""Worker processes of the driver's own: each shard once whatever dies, errors by name, no process
+left behind.
+"""
 
 import os
 import signal
@@ -56,7 +58,7 @@ class Mishap(Work):
                 case "hangs":
                     time.sleep(600)
                 case "refused":
-                    raise DesaError("a broken row", where="row 1", mend="mend it")
+                    raise DesaError("a broken row", where="row 1", hint="fix it")
                 case "bug":
                     raise KeyError("absent")
                 case "panic":
@@ -96,7 +98,9 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def supervisor(request: pytest.FixtureRequest) -> Iterator[Supervisor]:
-    """With the usual time limit, or a short one (longer than a busy machine takes for an import) as parameter."""
+    """With the usual time limit, or a short one (longer than a busy machine takes for an import) as
+    parameter.
+    """
     limit_s = getattr(request, "param", CONFIG.shard_timeout_s)
     own = supervisor_of_processes(replace(CONFIG, shard_timeout_s=limit_s))
     yield own
@@ -113,7 +117,9 @@ def run(supervisor: Supervisor, store: Store) -> Run:
         started: list[int] = []
         tasks = [Task(stage, shard) for shard in work.shards(work.layout(stage))]
         pool = POOL if work.pool is None else work.pool
-        used = supervisor.compute(pool, tasks, lambda: started.append(1), lambda task: done.append(task.shard.number))
+        used = supervisor.compute(
+            pool, tasks, lambda: started.append(1), lambda task: done.append(task.shard.number)
+        )
         assert started == [1]
         assert 1 <= used <= 2
         assert all(stage.artifact.has_part(task.shard.parts[0]) for task in tasks)
@@ -125,7 +131,9 @@ def run(supervisor: Supervisor, store: Store) -> Run:
 def tries(store: Store, name: str) -> dict[int, list[int]]:
     """Shard number -> the processes that tried it."""
     found = Path(store.files.root).glob(f"{name}-*.tries")
-    return {int(path.stem.split("-")[-1]): [*map(int, path.read_text().splitlines())] for path in found}
+    return {
+        int(path.stem.split("-")[-1]): [*map(int, path.read_text().splitlines())] for path in found
+    }
 
 
 def test_each_shard_is_computed_once_by_processes_that_stay(store, run):
@@ -136,29 +144,37 @@ def test_each_shard_is_computed_once_by_processes_that_stay(store, run):
     assert os.getpid() not in {own[0] for own in by_shard}
 
 
-@pytest.mark.parametrize(("kind", "supervisor"), [("killed", 60), ("hangs", 8)], indirect=["supervisor"])
+@pytest.mark.parametrize(
+    ("kind", "supervisor"), [("killed", 60), ("hangs", 8)], indirect=["supervisor"]
+)
 def test_a_shard_whose_process_dies_or_hangs_is_handed_out_again(store, run, kind):
     assert sorted(run("stage", Mishap(kind))) == [0, 1, 2, 3, 4]
     counts = {shard: len(own) for shard, own in tries(store, "stage").items()}
     assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 1}
 
 
-def test_a_shard_that_always_kills_its_process_stops_the_run_by_name(store, run):
-    with pytest.raises(PoisonShard, match=r"stage .* shard 1 \(rows 1-1\): failed 3 times; .* exit status -9"):
+def test_a_shard_that_always_kills_its_process_stops_the_run(store, run):
+    """A shard that always kills its process stops the run by name."""
+    with pytest.raises(
+        PoisonShard, match=r"stage .* shard 1 \(rows 1-1\): failed 3 times; .* exit status -9"
+    ):
         run("stage", Mishap("killed", times=99))
     assert len(tries(store, "stage")[1]) == CONFIG.max_failures == 3
     assert len(run("next", Mishap())) == 5
 
 
-def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug_with_its_shard(store, run, tmp_path, monkeypatch):
+def test_an_error_of_a_shard_is_raised_as_it_is_and_a_bug(store, run, tmp_path, monkeypatch):
+    """An error of a shard is raised as it is and a bug with its shard."""
     monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
-    with pytest.raises(DesaError, match=r"row 1: a broken row \(mend it\)") as refused:
+    with pytest.raises(DesaError, match=r"row 1: a broken row \(fix it\)") as refused:
         run("stage", Mishap("refused", times=99))
     assert not isinstance(refused.value, PoisonShard)
     for kind, said in (("bug", "KeyError: 'absent'"), ("panic", "Panic: index out of bounds")):
-        with pytest.raises(Crashed, match=rf"shard 1 .*: unexpected {said} \(crash report: (\S+);") as crashed:
+        with pytest.raises(
+            Crashed, match=rf"shard 1 .*: unexpected {said} \(crash report: (\S+);"
+        ) as crashed:
             run(kind, Mishap(kind, times=99))
-        report = Path(crashed.value.mend.split()[2].rstrip(";")).read_text()
+        report = Path(crashed.value.hint.split()[2].rstrip(";")).read_text()
         assert "verb: worker of pool light" in report
         assert "in run" in report
         assert crashed.value.exit_code == 70
@@ -185,7 +201,8 @@ def test_a_stop_ends_the_wait_in_the_middle_of_a_shard(supervisor, store, run):
     assert workers() == []
 
 
-def test_stages_of_several_threads_are_computed_one_after_the_other(supervisor, store, run):
+def test_stages_of_several_threads_are_computed(supervisor, store, run):
+    """Stages of several threads are computed one after the other."""
     ends: list[str] = []
 
     def compute(name: str) -> None:
@@ -247,5 +264,8 @@ time.sleep(600)
     ],
 )
 def test_processes_suit_a_local_run_of_one_kind_of_light_workers(kind, pools, expected, tmp_path):
-    stages = [Stage(Store(tmp_path), f"stage{number}", 1, {}, Mishap(pool=pool)) for number, pool in enumerate(pools)]
+    stages = [
+        Stage(Store(tmp_path), f"stage{number}", 1, {}, Mishap(pool=pool))
+        for number, pool in enumerate(pools)
+    ]
     assert suits(replace(CONFIG, kind=kind), stages) is expected

@@ -1,4 +1,6 @@
-"""Stages side by side: a pool serves one at a time, the next stands ready; what is told is told one after the other."""
+"""Stages side by side: a pool serves one at a time, the next stands ready; what is told is told one
+after the other.
+"""
 
 import threading
 import time
@@ -40,7 +42,9 @@ diary = Diary()
 
 @dataclass(frozen=True)
 class Noted(Work):
-    """One shard; `broken` fails in it. Finishing waits until the next stage's shard has begun, if there is one."""
+    """One shard; `broken` fails in it. Finishing waits until the next stage's shard has begun, if
+    there is one.
+    """
 
     number: int
     next_begun: threading.Event | None = None
@@ -108,7 +112,10 @@ class Threads:
 
 
 def stages(store: Store, count: int, **more: Any) -> list[Stage]:
-    return [Stage(store, "ranking", 1, {"number": number}, Noted(number, **more)) for number in range(count)]
+    return [
+        Stage(store, "ranking", 1, {"number": number}, Noted(number, **more))
+        for number in range(count)
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -116,21 +123,25 @@ def fresh_diary():
     diary.events.clear()
 
 
-def test_a_pool_has_its_next_stage_ready_while_one_is_finished_and_serves_one_at_a_time(tmp_path):
+def test_a_pool_has_its_next_stage_ready_while_one_is_finished(tmp_path):
+    """A pool has its next stage ready while one is finished and serves one at a time."""
     begun = [threading.Event() for _ in range(5)]
     following = [*begun[1:], None]
     backend = Threads(Store(tmp_path))
     works = [Noted(n, next_begun=following[n], begun=begun[n]) for n in range(len(begun))]
     todo = [Stage(backend.store, "ranking", 1, {"number": work.number}, work) for work in works]
     told: list[Any] = []
-    run_graph(todo, backend, Quiet(), lambda stage, error: told.append((stage.params["number"], error)))
+    run_graph(
+        todo, backend, Quiet(), lambda stage, error: told.append((stage.params["number"], error))
+    )
     assert sorted(told) == [(n, None) for n in range(5)]
     assert (backend.most, backend.asked, backend.closed) == (2, 0, 1)
     order = [number for what, number in diary.events if what == "begin"]
     assert all(diary.at("end", a) < diary.at("begin", b) for a, b in pairwise(order))
 
 
-def test_calls_come_one_after_the_other_the_first_one_first_while_stages_go_on(tmp_path):
+def test_calls_come_one_after_the_other_the_first_one_first(tmp_path):
+    """Calls come one after the other the first one first while stages go on."""
     inside, names, slept = [], set(), threading.Event()
 
     def call(name: str) -> None:

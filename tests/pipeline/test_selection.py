@@ -1,4 +1,6 @@
-"""Snapshots and samples as collections: what they keep, which keys they share, and vectors that nobody encoded."""
+"""Snapshots and samples as collections: what they keep, which keys they share, and vectors that
+nobody encoded.
+"""
 
 import json
 import shutil
@@ -37,7 +39,9 @@ def store(home) -> Store:
 def config(small_slice) -> RunConfig:
     """100 documents and 8 queries."""
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        composed = compose("config", ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"])
+        composed = compose(
+            "config", ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"]
+        )
     plain = OmegaConf.to_container(composed, resolve=True)
     return parse({key: plain[key] for key in RUN_KEYS})
 
@@ -62,14 +66,19 @@ def ids(stage: Stage) -> list[str]:
 
 
 def vectors(cell: Cell) -> Stage:
-    return next(s.inputs["vectors"] for s in ancestors(cell.targets) if "vectors" in s.inputs and s.name == "ranking")
+    return next(
+        s.inputs["vectors"]
+        for s in ancestors(cell.targets)
+        if "vectors" in s.inputs and s.name == "ranking"
+    )
 
 
 def relevant(collection: CollectionStages) -> set[str]:
     return {document for _, document, grade in read_rows(collection.qrels).iter_rows() if grade > 0}
 
 
-def test_snapshots_are_nested_keep_what_is_relevant_and_the_order_of_the_whole(config, store, home):
+def test_snapshots_are_nested_keep_what_is_relevant(config, store, home):
+    """Snapshots are nested keep what is relevant and the order of the whole."""
     whole = cell(config, store, home).collection
     everything, needed = ids(whole.documents), relevant(whole)
     smaller: set[str] = set()
@@ -84,16 +93,18 @@ def test_snapshots_are_nested_keep_what_is_relevant_and_the_order_of_the_whole(c
         smaller = set(found)
 
 
-def test_a_snapshot_shares_everything_that_comes_from_queries_alone(config, store, home):
+def test_a_snapshot_shares_everything_that_comes_from_queries(config, store, home):
+    """A snapshot shares everything that comes from queries alone."""
     whole, part = keys(cell(config, store, home)), keys(cell(changed(config, size=50), store, home))
     same = {"queries", "qrels", "generation", "text_vectors", "terms", "vectors"}
     assert {name for name in whole if whole[name] == part[name]} == same
     assert part["corpus"] > whole["corpus"]  # the whole's vectors need it
 
 
-def test_a_snapshots_vectors_are_those_of_encoding_it_afresh_byte_for_byte(
+def test_a_snapshots_vectors_are_those_of_encoding_it_afresh(
     config, store, home, small_slice, tmp_path_factory
 ):
+    """A snapshots vectors are those of encoding it afresh byte for byte."""
     executor = SerialBackend()
     config = replace(config, encoder=replace(config.encoder, max_tokens=24))  # quick
     part = cell(changed(config, size=50), store, home)
@@ -119,34 +130,55 @@ def test_a_snapshots_vectors_are_those_of_encoding_it_afresh_byte_for_byte(
     }
 
 
-def test_a_sample_is_the_first_judged_queries_by_hash_with_their_judgments(config, store, home, small_slice, tmp_path):
+def test_a_sample_is_the_first_judged_queries_by_hash(config, store, home, small_slice, tmp_path):
+    """A sample is the first judged queries by hash with their judgments."""
     folder = Path(shutil.copytree(small_slice, tmp_path / "slice"))
     judged = ids(cell(config, store, home).collection.queries)
     first = [judged[place] for place in hash_order(judged)]
     with (folder / "queries.jsonl").open("a", encoding="utf-8") as file:
         for number in range(50):  # some of these hash before all others
             file.write(json.dumps({"_id": f"unjudged{number}", "text": "anything"}) + "\n")
-    own = cell(replace(changed(config, path=str(folder), sample=3), method=ORIGINAL), store, home).collection
+    own = cell(
+        replace(changed(config, path=str(folder), sample=3), method=ORIGINAL), store, home
+    ).collection
     assert ids(own.queries) == sorted(first[:3])
     assert set(read_rows(own.qrels)["query_id"]) == set(first[:3])
-    many = cell(replace(changed(config, path=str(folder), sample=1000), method=ORIGINAL), store, home).collection
+    many = cell(
+        replace(changed(config, path=str(folder), sample=1000), method=ORIGINAL), store, home
+    ).collection
     assert ids(many.queries) == judged
 
 
-def test_a_sample_neither_encodes_documents_nor_indexes_them_again(config, store, home):
-    whole, part = keys(cell(config, store, home)), keys(cell(changed(config, sample=3), store, home))
-    assert {name for name in whole if whole[name] == part[name]} == {"corpus", "vectors", "postings"}
+def test_a_sample_neither_encodes_documents_nor_indexes_them(config, store, home):
+    """A sample neither encodes documents nor indexes them again."""
+    whole, part = (
+        keys(cell(config, store, home)),
+        keys(cell(changed(config, sample=3), store, home)),
+    )
+    assert {name for name in whole if whole[name] == part[name]} == {
+        "corpus",
+        "vectors",
+        "postings",
+    }
 
 
 def test_a_snapshot_is_the_same_for_every_sample(config, store, home):
-    whole, part = (cell(changed(config, size=50, sample=sample), store, home) for sample in ("all", 2))
+    whole, part = (
+        cell(changed(config, size=50, sample=sample), store, home) for sample in ("all", 2)
+    )
     assert whole.collection.documents.key == part.collection.documents.key
     assert vectors(whole).key == vectors(part).key
 
 
 @pytest.mark.parametrize("size", [1, 100, 101])
-def test_a_size_that_gives_no_snapshot_is_refused_before_anything_runs(config, home, size, tmp_path):
+def test_a_size_that_gives_no_snapshot_is_refused(config, home, size, tmp_path):
+    """A size that gives no snapshot is refused before anything runs."""
     store = Store(str(tmp_path / "store"))
     with pytest.raises(Problems, match=f"dataset.size: a snapshot of {size} documents"):
         cell(changed(config, size=size), store, home)
-    assert {entry.stage for entry in store.list() if entry.complete} == {"collection", "corpus", "queries", "qrels"}
+    assert {entry.stage for entry in store.list() if entry.complete} == {
+        "collection",
+        "corpus",
+        "queries",
+        "qrels",
+    }

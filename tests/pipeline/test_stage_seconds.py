@@ -1,4 +1,6 @@
-"""A stage's seconds are its own: the start of a session that it happened to ask for first is left out."""
+"""A stage's seconds are its own: the start of a session that it happened to ask for first is left
+out.
+"""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,6 @@
-"""Query records of a made-up study in the schema of real ones: every method, axis and diagnostic, from one seed."""
+"""Query records of a made-up study in the schema of real ones: every method, axis and diagnostic,
+from one seed.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +12,15 @@ LENGTHS = [10, 20, 50, 100, 200, 500, 1000]
 SIZES = {"scifact": (30, 5183), "fiqa": (40, 57638)}
 PROMPTLESS = ("original", "bm25", "dense_original")
 ALL = (
-    *("original", "shared", "dense_only", "sparse_only", "desa", "contextual_dense", "rewrite_sparse"),
+    *(
+        "original",
+        "shared",
+        "dense_only",
+        "sparse_only",
+        "desa",
+        "contextual_dense",
+        "rewrite_sparse",
+    ),
     *("binary_mask", "references_only", "references_product", "qudar_complete", "qudar_weighted"),
     *("hyde", "mugi", "query2doc"),
 )
@@ -27,7 +37,9 @@ def cell(
     without: Sequence[str] = (),
     **labels: Any,
 ) -> pl.DataFrame:
-    """The records of one cell; `labels` replace the usual ones, `mean` shifts nDCG and shortens depths."""
+    """The records of one cell; `labels` replace the usual ones, `mean` shifts nDCG and shortens
+    depths.
+    """
     count, documents = SIZES.get(dataset, (20, 1000))
     ids = [f"q{number}" for number in range(count)] if queries is None else list(queries)
     prompted = method not in PROMPTLESS
@@ -37,7 +49,9 @@ def cell(
     rows = []
     for draw in range(draws if prompted else 1):
         for number, query in enumerate(ids):
-            ndcg = float(np.clip(ability[number] + mean + own.choice([0, 0, 0.1, -0.08]) * prompted, 0, 1))
+            ndcg = float(
+                np.clip(ability[number] + mean + own.choice([0, 0, 0.1, -0.08]) * prompted, 0, 1)
+            )
             recall = float(np.round(np.clip(ndcg + 0.1, 0, 1), 1))
             depth = int(lengths[number] * (1 - 3 * mean) * own.uniform(0.6, 1.1))
             near = float(np.clip(ndcg + own.choice([0, 0, 0.05]), 0, 1))
@@ -81,16 +95,27 @@ def cell(
         **labels,
     }
     named["config_hash"] = str(sorted((k, v) for k, v in named.items()))
-    types = {"generator": pl.String, "encoder": pl.String, "n_refs": pl.Int64, "dense_angle_deg": pl.Float64}
-    frame = pl.DataFrame(rows, schema_overrides={"dense_angle_deg": pl.Float64, "weights": pl.List(pl.Float64)})
-    frame = frame.with_columns(pl.lit(value, types.get(name)).alias(name) for name, value in named.items())
+    types = {
+        "generator": pl.String,
+        "encoder": pl.String,
+        "n_refs": pl.Int64,
+        "dense_angle_deg": pl.Float64,
+    }
+    frame = pl.DataFrame(
+        rows, schema_overrides={"dense_angle_deg": pl.Float64, "weights": pl.List(pl.Float64)}
+    )
+    frame = frame.with_columns(
+        pl.lit(value, types.get(name)).alias(name) for name, value in named.items()
+    )
     return frame.drop(without)
 
 
 MEANS = {"original": -0.03, "dense_only": 0.0, "sparse_only": 0.02, "desa": 0.04, "shared": 0.03}
 
 
-def study_records(datasets: Sequence[str] = ("scifact", "fiqa"), methods: Sequence[str] = ALL, **more: Any):
+def study_records(
+    datasets: Sequence[str] = ("scifact", "fiqa"), methods: Sequence[str] = ALL, **more: Any
+):
     """Main cells of some methods."""
     cells = [cell(d, m, mean=MEANS.get(m, 0.0), **more) for d in datasets for m in methods]
     return pl.concat(cells, how="diagonal_relaxed")
@@ -100,11 +125,22 @@ def everything() -> pl.DataFrame:
     """All methods on two data sets, and every axis of robustness."""
     frames = [study_records()]
     for kappa in ("2", "20", "100"):
-        frames += [study_records(methods=("original", "shared", "dense_only", "sparse_only", "desa"), kappa=kappa)]
+        frames += [
+            study_records(
+                methods=("original", "shared", "dense_only", "sparse_only", "desa"), kappa=kappa
+            )
+        ]
     frames += [study_records(methods=("original", "desa"), encoder="minilm_l3")]
     frames += [study_records(methods=("desa",), n_refs=n) for n in (1, 3)]
     sample = [f"q{number}" for number in range(10)]
     frames += [study_records(methods=("desa",), generator="smollm2", queries=sample)]
     for documents in (1000, 2000):
-        frames += [study_records(("scifact",), ("original", "desa"), corpus_docs=documents, qrels_hash=f"q{documents}")]
+        frames += [
+            study_records(
+                ("scifact",),
+                ("original", "desa"),
+                corpus_docs=documents,
+                qrels_hash=f"q{documents}",
+            )
+        ]
     return pl.concat(frames, how="diagonal_relaxed")

@@ -1,7 +1,9 @@
-"""`desa compare` on published TREC-COVID runs: effectiveness as pytrec_eval and ranx have it, statistics as scipy's.
+"""`desa compare` on published TREC-COVID runs: effectiveness as pytrec_eval and ranx have it,
+statistics as scipy's.
 
-No judgments come with the runs, so these tests make some: a document of the top 100 of any run is relevant (grade 1 or
-2) by the SHA-256 of topic and document. They say nothing about the runs; every tool gets the same.
+No judgments come with the runs, so these tests make some: a document of the top 100 of any run is
+relevant (grade 1 or 2) by the SHA-256 of topic and document. They say nothing about the runs; every
+tool gets the same.
 """
 
 import gzip
@@ -32,14 +34,18 @@ def grade(topic: str, document: str) -> int:
 
 @pytest.fixture(scope="module")
 def files(shared, tmp_path_factory):
-    """Paths of the runs and of the made judgments; one topic has no positive judgment, one stands in no run."""
+    """Paths of the runs and of the made judgments; one topic has no positive judgment, one stands
+    in no run.
+    """
     folder = shared / "data" / "treccovid-runs"
     runs = {name: folder / f"{name}.trec.gz" for name in NAMES}
     pooled: dict[str, set[str]] = {}
     for path in runs.values():
         for topic, documents in read_run(path).items():
             pooled.setdefault(topic, set()).update(documents[:100])
-    rows = [(t, d, 0 if t == "7" else grade(t, d)) for t in sorted(pooled) for d in sorted(pooled[t])]
+    rows = [
+        (t, d, 0 if t == "7" else grade(t, d)) for t in sorted(pooled) for d in sorted(pooled[t])
+    ]
     rows.append(("nowhere", "d", 1))
     qrels = tmp_path_factory.mktemp("qrels") / "qrels.txt.gz"
     write_qrels(qrels, pl.DataFrame(rows, ["query_id", "doc_id", "grade"], orient="row"))
@@ -49,7 +55,9 @@ def files(shared, tmp_path_factory):
 @pytest.fixture(scope="module")
 def values(files):
     runs, qrels = files
-    return run_values({name: read_run(path) for name, path in runs.items()}, read_qrels(qrels), MEASURES)
+    return run_values(
+        {name: read_run(path) for name, path in runs.items()}, read_qrels(qrels), MEASURES
+    )
 
 
 def plain(qrels) -> dict[str, dict[str, int]]:
@@ -60,7 +68,9 @@ def plain(qrels) -> dict[str, dict[str, int]]:
 
 
 def written(path, tmp_path) -> dict[str, dict[str, float]]:
-    """A run as our own export has it, read back by splitting its lines: scores strictly decrease."""
+    """A run as our own export has it, read back by splitting its lines: scores strictly
+    decrease.
+    """
     target = tmp_path / "run.trec"
     write_run(target, read_run(path), tag="t")
     scores: dict[str, dict[str, float]] = {}
@@ -92,7 +102,8 @@ found = {}
 for name, scores in runs.items():
     run = Run(scores)
     evaluate(Qrels(judged), run, ["ndcg@10", "recall@20"])
-    found[name] = {metric: {q: float(v) for q, v in own.items()} for metric, own in run.scores.items()}
+    scores = run.scores.items()
+    found[name] = {metric: {q: float(v) for q, v in own.items()} for metric, own in scores}
 print(json.dumps(found))
 """
 
@@ -100,17 +111,27 @@ print(json.dumps(found))
 def test_effectiveness_equals_ranx(files, values, tmp_path):
     runs, qrels = files
     judged = {query: own for query, own in plain(qrels).items() if query != "nowhere"}
-    given = {name: {q: own for q, own in written(runs[name], tmp_path).items() if q in judged} for name in NAMES}
+    given = {
+        name: {q: own for q, own in written(runs[name], tmp_path).items() if q in judged}
+        for name in NAMES
+    }
     (tmp_path / "given.json").write_text(json.dumps([judged, given]))
     done = subprocess.run(
         [sys.executable, "-c", RANX, str(tmp_path / "given.json")],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},  # compiling its metrics takes a minute, running them does not
+        env={
+            **os.environ,
+            "NUMBA_DISABLE_JIT": "1",
+        },  # compiling its metrics takes a minute, running them does not
         capture_output=True,
         text=True,
         check=True,
     )
     for name, theirs in json.loads(done.stdout.splitlines()[-1]).items():
-        ours = values[name].filter(pl.col("query_id") != "nowhere").rows_by_key("query_id", named=True, unique=True)
+        ours = (
+            values[name]
+            .filter(pl.col("query_id") != "nowhere")
+            .rows_by_key("query_id", named=True, unique=True)
+        )
         for query in judged:
             assert ours[query]["nDCG@10"] == pytest.approx(theirs["ndcg@10"][query], abs=1e-12)
             assert ours[query]["R@20"] == pytest.approx(theirs["recall@20"][query], abs=1e-12)
@@ -125,7 +146,11 @@ def test_statistics_are_the_reports_and_agree_with_scipy(values):
         measure = row.about["outcome"]
         change = (values[NAMES[0]][measure] - values[row.about["other"]][measure]).to_numpy()
         theirs = stats.permutation_test(
-            (change,), np.mean, permutation_type="samples", n_resamples=10_000, rng=np.random.default_rng(0)
+            (change,),
+            np.mean,
+            permutation_type="samples",
+            n_resamples=10_000,
+            rng=np.random.default_rng(0),
         ).pvalue
         assert row.values["p"] == pytest.approx(theirs, abs=0.03)
         assert row.values["effect"] == pytest.approx(change.mean())
@@ -136,7 +161,22 @@ def test_statistics_are_the_reports_and_agree_with_scipy(values):
 def test_the_command_prints_and_writes_what_it_computed(files, tmp_path, capsys):
     runs, qrels = files
     pair = [str(runs["r2.rrf60"]), str(runs["r2.abstract"])]
-    assert main([*pair, "--qrels", str(qrels), "--resamples", "500", "--seed", "4", "--out", str(tmp_path / "o")]) == 0
+    assert (
+        main(
+            [
+                *pair,
+                "--qrels",
+                str(qrels),
+                "--resamples",
+                "500",
+                "--seed",
+                "4",
+                "--out",
+                str(tmp_path / "o"),
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr()
     assert "Means over 35 judged queries" in shown.out
     assert "lacks 1 of 35 judged queries: they score 0" in shown.err
@@ -163,12 +203,17 @@ def test_runs_and_judgments_of_different_kinds_are_refused(files, tmp_path):
         main([str(other), "--qrels", str(qrels), "--resamples", "0"])
 
 
-def test_written_judgments_come_back_and_ids_with_blanks_are_refused(tmp_path):
-    rows = pl.DataFrame({"query_id": ["q", "q", "é"], "doc_id": ["a", "b", "😀"], "grade": [1, -1, 2]})
+def test_written_judgments_come_back_and_ids_with_blanks(tmp_path):
+    """Written judgments come back and ids with blanks are refused."""
+    rows = pl.DataFrame(
+        {"query_id": ["q", "q", "é"], "doc_id": ["a", "b", "😀"], "grade": [1, -1, 2]}
+    )
     for name in ("q.txt", "q.txt.gz"):
         write_qrels(tmp_path / name, rows)
         assert read_qrels(tmp_path / name).rows() == rows.rows()
-    assert gzip.decompress((tmp_path / "q.txt.gz").read_bytes()) == (tmp_path / "q.txt").read_bytes()
+    assert (
+        gzip.decompress((tmp_path / "q.txt.gz").read_bytes()) == (tmp_path / "q.txt").read_bytes()
+    )
     with pytest.raises(DesaError, match="cannot be written to a TREC file"):
         write_qrels(tmp_path / "q.txt", rows.with_columns(doc_id=pl.lit("a b")))
 
@@ -177,7 +222,15 @@ def test_more_resamples_than_memory_holds_are_refused(tmp_path):
     (tmp_path / "a.trec").write_text("q1 Q0 d0 1 1.0 t\n")
     (tmp_path / "q.txt").write_text("q1 0 d0 1\n")
     with pytest.raises(DesaError, match="--resamples must be from 1 to 1000000"):
-        main([str(tmp_path / "a.trec"), "--qrels", str(tmp_path / "q.txt"), "--resamples", "100000000000"])
+        main(
+            [
+                str(tmp_path / "a.trec"),
+                "--qrels",
+                str(tmp_path / "q.txt"),
+                "--resamples",
+                "100000000000",
+            ]
+        )
 
 
 def test_err_of_ids_with_hyphens_and_measures_with_commas(tmp_path, capsys):
@@ -185,36 +238,60 @@ def test_err_of_ids_with_hyphens_and_measures_with_commas(tmp_path, capsys):
     (tmp_path / "run.trec").write_text("need-01 Q0 d-1 1 2 t\nneed-01 Q0 d-2 2 1 t\n")
     (tmp_path / "qrels").write_text("need-01 0 d-1 1\n")
     names = "ERR@10,nDCG(dcg='exp-log2',judged_only=True)@10,nDCG@10,Accuracy@2"
-    arguments = [str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--out", str(tmp_path / "o")]
+    arguments = [
+        str(tmp_path / "run.trec"),
+        "--qrels",
+        str(tmp_path / "qrels"),
+        "--out",
+        str(tmp_path / "o"),
+    ]
     assert main([*arguments, "--measures", names]) == 0
     means = pl.read_csv(tmp_path / "o" / "runs.csv")
     assert means.row(0)[1:] == (0.0625, 1.0, 1.0, 1.0)
     assert "0.0625" in capsys.readouterr().out
 
 
-def test_grades_that_a_measure_does_not_take_are_refused_by_file_and_judgment(tmp_path):
+def test_grades_that_a_measure_does_not_take_are_refused_by_file(tmp_path):
+    """Grades that a measure does not take are refused by file and judgment."""
     (tmp_path / "run.trec").write_text("q-1 Q0 d 1 2 t\n")
     (tmp_path / "qrels").write_text("q-1 0 d 5\n")
-    with pytest.raises(DesaError, match=r"'ERR@10' takes grades up to 4.*'q-1'.*'d', grade 5") as refused:
-        main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--measures", "nDCG@10,ERR@10"])
+    with pytest.raises(
+        DesaError, match=r"'ERR@10' takes grades up to 4.*'q-1'.*'d', grade 5"
+    ) as refused:
+        main(
+            [
+                str(tmp_path / "run.trec"),
+                "--qrels",
+                str(tmp_path / "qrels"),
+                "--measures",
+                "nDCG@10,ERR@10",
+            ]
+        )
     assert refused.value.where == str(tmp_path / "qrels")
-    assert "leave the measure out" in refused.value.mend
+    assert "leave the measure out" in refused.value.hint
 
 
 def test_judgments_of_another_id_space_are_refused_with_examples(tmp_path):
     (tmp_path / "run.trec").write_text("q1 Q0 doc1 1 2 t\nq1 Q0 doc2 2 1 t\n")
     (tmp_path / "qrels").write_text("q1 0 1 1\nq1 0 2 0\n")
-    with pytest.raises(DesaError, match=r"not one of its 2 documents is judged.*'doc1' there, '1' in the") as refused:
+    with pytest.raises(
+        DesaError, match=r"not one of its 2 documents is judged.*'doc1' there, '1' in the"
+    ) as refused:
         main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels")])
     assert refused.value.where == "run run"
-    assert refused.value.mend
+    assert refused.value.hint
 
 
 def test_runs_and_judgments_come_through_pipes_of_a_shell(tmp_path):
-    """`desa compare <(zcat run.gz) --qrels <(cat qrels)`: bash hands over /dev/fd/63 and the like."""
+    """`desa compare <(zcat run.gz) --qrels <(cat qrels)`: bash hands over /dev/fd/63 and
+    the like.
+    """
     (tmp_path / "run.gz").write_bytes(gzip.compress(b"q-1 Q0 d 0 2 t\nq-1 Q0 e 0 3 t\n"))
     (tmp_path / "qrels").write_text("q-1 0 d 1\n")
-    command = f"exec {sys.executable} -m desa_ray.jobs compare <(zcat run.gz) <(cat run.gz) --qrels <(cat qrels) --measures RR"
+    command = (
+        f"exec {sys.executable} -m desa_ray.jobs compare <(zcat run.gz) <(cat run.gz) --qrels <(cat"
+        " qrels) --measures RR"
+    )
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=tmp_path,
@@ -232,7 +309,10 @@ def test_runs_and_judgments_come_through_pipes_of_a_shell(tmp_path):
 def test_what_beir_writes_is_compared_and_told(tmp_path, capsys):
     (tmp_path / "run.trec").write_text("q1 Q0 b 0 1.0 t\nq1 Q0 a 0 2.5 t\n")
     (tmp_path / "qrels").write_text("q1 0 a 1\n")
-    assert main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--measures", "RR"]) == 0
+    assert (
+        main([str(tmp_path / "run.trec"), "--qrels", str(tmp_path / "qrels"), "--measures", "RR"])
+        == 0
+    )
     shown = capsys.readouterr()
     assert "1.0000" in shown.out
     assert shown.err.count("ranks tie in 1 of 1 queries") == 1

@@ -1,4 +1,6 @@
-"""`desa report trec=true` spells ids as `desa run` does: percent-encoded where one has a blank, else as they are."""
+"""`desa report trec=true` spells ids as `desa run` does: percent-encoded where one has a blank,
+else as they are.
+"""
 
 from pathlib import Path
 from urllib.parse import unquote
@@ -29,5 +31,7 @@ def test_ids_with_blanks_are_encoded_and_can_be_decoded(tmp_path, capsys):
     top = dict(records.select("query_id", "top").iter_rows())
     run = _export(records, tmp_path)
     assert set(run) == {"a%20b", "a%2520b", "c%09d"}
-    assert {unquote(query): [unquote(name) for name in names] for query, names in run.items()} == top
+    assert {
+        unquote(query): [unquote(name) for name in names] for query, names in run.items()
+    } == top
     assert "ids with blanks are percent-encoded" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""The page in a real browser, where there is one: it runs, sorts, shows values and never writes to the console."""
+"""The page in a real browser, where there is one: it runs, sorts, shows values and never writes to
+the console.
+"""
 
 import re
 import shutil
@@ -11,7 +13,9 @@ from desa_ray.report.effects import Sampling
 from desa_ray.report.study import Study
 from tests.report.made_up import study_records
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+BROWSER = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium found")
 
 # Runs after the page's own script; what it finds stands in the dumped document's title.
@@ -54,7 +58,13 @@ def dumped(page, folder, size: str) -> dict:
     import json
 
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}"]
-    command += [f"--window-size={size}", "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
+    command += [
+        f"--window-size={size}",
+        "--enable-logging=stderr",
+        "--v=0",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
@@ -63,7 +73,8 @@ def dumped(page, folder, size: str) -> dict:
 
 
 @pytest.mark.parametrize("size", ["1280,900", "500,900"])
-def test_the_page_works_wide_and_narrow_without_a_word_on_the_console(page, tmp_path, size):
+def test_the_page_works_wide_and_narrow_without_a_word(page, tmp_path, size):
+    """The page works wide and narrow without a word on the console."""
     found = dumped(page, tmp_path, size)
     numbers = [float(text) for text in found["before"]]
     assert [float(text) for text in found["up"]] == sorted(numbers)

@@ -1,4 +1,6 @@
-"""Records that no run wrote are refused by column, and a file that was changed after its run by its hash."""
+"""Records that no run wrote are refused by column, and a file that was changed after its run by its
+hash.
+"""
 
 import hashlib
 import json
@@ -86,12 +88,15 @@ def _summary(file: Path, sha256: str) -> None:
     file.with_name("summary.json").write_text(json.dumps(content))
 
 
-def test_records_changed_after_their_run_are_refused_by_their_hash(records, tmp_path):
+def test_records_changed_after_their_run_are_refused(records, tmp_path):
+    """Records changed after their run are refused by their hash."""
     file = _write(tmp_path, records)
     _summary(file, hashlib.sha256(file.read_bytes()).hexdigest())
     assert load_records(tmp_path).height == records.height
     records.with_columns(ndcg_at_10=pl.col("ndcg_at_10").clip(0.5)).write_parquet(file)
-    with pytest.raises(Problems, match=r"records\.parquet: is not what its run wrote: SHA-256 .*run the cell again"):
+    with pytest.raises(
+        Problems, match=r"records\.parquet: is not what its run wrote: SHA-256 .*run the cell again"
+    ):
         load_records(tmp_path)
 
 

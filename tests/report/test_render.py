@@ -1,4 +1,6 @@
-"""The same cells as text, Markdown, LaTeX, CSV and HTML: escapes, marks, signs, and nothing from elsewhere."""
+"""The same cells as text, Markdown, LaTeX, CSV and HTML: escapes, marks, signs, and nothing from
+elsewhere.
+"""
 
 import io
 import re
@@ -36,7 +38,8 @@ TABLE = Table(
 )
 
 
-def test_numbers_have_real_minus_signs_no_negative_zero_and_a_dash_for_nothing():
+def test_numbers_have_real_minus_signs_no_negative_zero():
+    """Numbers have real minus signs no negative zero and a dash for nothing."""
     assert TABLE.shown()[0] == ["a|b & [c]", "1.00", "−2.0", "[−0.500, 0.250]"]
     assert TABLE.shown()[1] == ["Touché_κ", "3.00", "0.0", "–"]
     assert TABLE.shown()[3] == ["none", "–", "+5.0", "[1.000, 2.000]"]
@@ -101,11 +104,16 @@ class _Links(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag, attrs):
-        self.targets += [value for name, value in attrs if name in ("src", "href", "action", "xlink:href") and value]
+        self.targets += [
+            value
+            for name, value in attrs
+            if name in ("src", "href", "action", "xlink:href") and value
+        ]
         self.ids += [value for name, value in attrs if name == "id" and value]
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_its_links_lead_somewhere(written):
+def test_the_page_needs_nothing_from_elsewhere_and_its_links(written):
+    """The page needs nothing from elsewhere and its links lead somewhere."""
     _, folder, _ = written
     text = (folder / "index.html").read_text(encoding="utf-8")
     links = _Links()
@@ -122,12 +130,34 @@ def test_the_page_needs_nothing_from_elsewhere_and_its_links_lead_somewhere(writ
 def test_every_table_and_figure_the_issue_asks_for_is_written(written):
     report, folder, files = written
     assert {table.name for table in report.all_tables()} == {
-        *("main", "primary_tests", "channel_evidence", "external", "qudar_effects", "qudar_weights"),
-        *("operator_controls", "operator_effects", "ablations", "cutoffs", "transitions", "mechanism"),
+        *(
+            "main",
+            "primary_tests",
+            "channel_evidence",
+            "external",
+            "qudar_effects",
+            "qudar_weights",
+        ),
+        *(
+            "operator_controls",
+            "operator_effects",
+            "ablations",
+            "cutoffs",
+            "transitions",
+            "mechanism",
+        ),
         *("mechanism_quartiles", "correlations", "robustness", "per_dataset"),
     }
     assert {figure.name for figure in report.figures} == {
-        *("pareto", "differences_original", "differences_shared", "transitions", "mechanism", "kappa", "corpus_size"),
+        *(
+            "pareto",
+            "differences_original",
+            "differences_shared",
+            "transitions",
+            "mechanism",
+            "kappa",
+            "corpus_size",
+        ),
     }
     assert all(file.is_file() for file in files)
     for table in report.all_tables():
@@ -162,7 +192,15 @@ def test_equal_records_give_equal_files(written, tmp_path):
 
 def test_ticks_are_round_and_inside():
     assert Scale(0, 1, 0, 100).ticks() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    assert Scale(0.3, 0.31, 0, 100).ticks() == pytest.approx([0.3, 0.302, 0.304, 0.306, 0.308, 0.31])
+    assert Scale(0.3, 0.31, 0, 100).ticks() == pytest.approx(
+        [0.3, 0.302, 0.304, 0.306, 0.308, 0.31]
+    )
     assert Scale(20, 3000, 0, 100, log=True).ticks() == [20, 50, 100, 200, 500, 1000, 2000]
     assert Scale(5, 5, 0, 100)(5) == 0
-    assert [compact(v) for v in (1200000, 25000, 1000, 0.0025, -3)] == ["1.2M", "25k", "1000", "0.0025", "−3"]
+    assert [compact(v) for v in (1200000, 25000, 1000, 0.0025, -3)] == [
+        "1.2M",
+        "25k",
+        "1000",
+        "0.0025",
+        "−3",
+    ]

@@ -1,4 +1,6 @@
-"""`desa report` as a user runs it: from files and from MLflow, with everything else deleted, and one query's story."""
+"""`desa report` as a user runs it: from files and from MLflow, with everything else deleted, and
+one query's story.
+"""
 
 import json
 import re
@@ -55,9 +57,14 @@ def test_the_newest_sweep_is_reported_shown_written_and_logged(first, sweep):
     assert "Main results" in done.stdout
     assert "DESA" in done.stdout
     assert "outputs/sweeps" in done.stderr
-    assert {"index.html", "report.md", "report.tex", "report.json", "tables/main.csv", "figures/pareto.svg"} <= set(
-        files
-    )
+    assert {
+        "index.html",
+        "report.md",
+        "report.tex",
+        "report.json",
+        "tables/main.csv",
+        "figures/pareto.svg",
+    } <= set(files)
     (run_id,) = re.findall(r"MLflow run: ([0-9a-f]{32})", done.stderr)
     client = MlflowClient(f"sqlite:///{sweep / 'home' / 'mlflow.db'}")
     run = client.get_run(run_id)
@@ -73,18 +80,33 @@ def test_numbers_are_those_of_the_sweeps_own_summary(first, sweep):
     (summary,) = sweep.glob("outputs/sweeps/*/*/summary.json")
     cells = {cell["method"]: cell["metrics"] for cell in json.loads(summary.read_text())["cells"]}
     table = pl.read_csv(folder / "tables" / "per_dataset.csv")
-    names = {"Original": "original", "Shared": "shared", "Dense only": "dense_only", "Sparse only": "sparse_only"}
+    names = {
+        "Original": "original",
+        "Shared": "shared",
+        "Dense only": "dense_only",
+        "Sparse only": "sparse_only",
+    }
     assert table.height == 5
     for row in table.iter_rows(named=True):
         own = cells[names.get(row["method"], "desa")]
-        for column in ("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "sparse_support"):
+        for column in (
+            "ndcg_at_10",
+            "recall_at_20",
+            "depth_dense",
+            "depth_sparse",
+            "sparse_support",
+        ):
             assert row[column] == pytest.approx(own[column], rel=1e-12)
         assert row["queries"] == QUERIES
-    main = {row["method"]: row for row in pl.read_csv(folder / "tables" / "main.csv").iter_rows(named=True)}
+    main = {
+        row["method"]: row
+        for row in pl.read_csv(folder / "tables" / "main.csv").iter_rows(named=True)
+    }
     assert main["DESA"]["both_shallower"] == pytest.approx(100 * cells["desa"]["both_shallower"])
 
 
-def test_deleting_everything_but_the_records_changes_not_one_byte(first, sweep, tmp_path):
+def test_deleting_everything_but_the_records_changes(first, sweep, tmp_path):
+    """Deleting everything but the records changes not one byte."""
     _, _, files = first
     (original,) = sweep.glob("outputs/sweeps/*/*")
     bare = tmp_path / "elsewhere"
@@ -96,13 +118,25 @@ def test_deleting_everything_but_the_records_changes_not_one_byte(first, sweep, 
     assert contents(folder) == files
     # In any order, from single files.
     records = sorted(map(str, bare.glob("*/records.parquet")), reverse=True)
-    _, folder = report(tmp_path, *QUICK, "compare=paper", f"records=[{','.join(records)}]", "tracking.enabled=false")
+    _, folder = report(
+        tmp_path,
+        *QUICK,
+        "compare=paper",
+        f"records=[{','.join(records)}]",
+        "tracking.enabled=false",
+    )
     assert contents(folder) == files
 
 
 def test_runs_are_read_back_from_mlflow_with_the_same_result(first, sweep):
     _, _, files = first
-    _, folder = report(sweep, *QUICK, "compare=paper", f"runs=[{','.join(run_ids(sweep))}]", "tracking.enabled=false")
+    _, folder = report(
+        sweep,
+        *QUICK,
+        "compare=paper",
+        f"runs=[{','.join(run_ids(sweep))}]",
+        "tracking.enabled=false",
+    )
     assert contents(folder) == files
 
 
@@ -118,7 +152,9 @@ def test_load_records_takes_paths_and_run_ids_alike(sweep, monkeypatch):
         .equals(by_run.drop("source").sort("fusion_key", "query_id"))
     )
     assert load_records([folder, folder / "0"]).height == by_path.height
-    assert load_records(folder / "0" / "records.parquet")["source"].unique().to_list() == [str(folder / "0" / FILE)]
+    assert load_records(folder / "0" / "records.parquet")["source"].unique().to_list() == [
+        str(folder / "0" / FILE)
+    ]
 
 
 def test_a_parent_run_stands_for_its_finished_children(sweep, monkeypatch):
@@ -126,7 +162,9 @@ def test_a_parent_run_stands_for_its_finished_children(sweep, monkeypatch):
 
     monkeypatch.setenv("DESA_HOME", str(sweep / "home"))
     client = MlflowClient(f"sqlite:///{sweep / 'home' / 'mlflow.db'}")
-    experiment = client.create_experiment("parents", (sweep / "home" / "mlartifacts" / "parents").as_uri())
+    experiment = client.create_experiment(
+        "parents", (sweep / "home" / "mlartifacts" / "parents").as_uri()
+    )
     parent = client.create_run(experiment).info.run_id
     (folder,) = sweep.glob("outputs/sweeps/*/*")
     for number, status in enumerate(("FINISHED", "FINISHED", "FAILED")):
@@ -169,14 +207,31 @@ def test_one_querys_story_tells_text_references_moves_and_depths(sweep, scifact_
     query = own["query_id"]
     done, written = report(sweep, f"sweep={folder}", f"query={query}", "story.draw=1")
     text = (written / "story.md").read_text(encoding="utf-8")
-    queries = {q["_id"]: q["text"] for q in map(json.loads, (scifact_slice / "queries.jsonl").read_text().splitlines())}
+    queries = {
+        q["_id"]: q["text"]
+        for q in map(json.loads, (scifact_slice / "queries.jsonl").read_text().splitlines())
+    }
     assert " ".join(queries[query].split()) in text
-    recorded = map(json.loads, (scifact_slice / "generations" / "references.jsonl").read_text().splitlines())
-    (references,) = [row["texts"] for row in recorded if row["query_id"] == query and row["draw"] == 1]
-    assert all(f"{n}. {' '.join(reference.split())[:60]}" in text for n, reference in enumerate(references, 1))
-    assert f"| depth of the dense ranking | {own['reference_depth_dense']} | {own['depth_dense']} |" in text
+    recorded = map(
+        json.loads, (scifact_slice / "generations" / "references.jsonl").read_text().splitlines()
+    )
+    (references,) = [
+        row["texts"] for row in recorded if row["query_id"] == query and row["draw"] == 1
+    ]
+    assert all(
+        f"{n}. {' '.join(reference.split())[:60]}" in text
+        for n, reference in enumerate(references, 1)
+    )
+    assert (
+        f"| depth of the dense ranking | {own['reference_depth_dense']} | {own['depth_dense']} |"
+        in text
+    )
     fused = text.split("## Fused rankings")[1]
-    column = [line.split(" | ")[2].strip(" |*") for line in fused.splitlines() if re.match(r"\| \d+ ", line)]
+    column = [
+        line.split(" | ")[2].strip(" |*")
+        for line in fused.splitlines()
+        if re.match(r"\| \d+ ", line)
+    ]
     assert column == own["top"]
     assert "Query" in done.stdout
 
@@ -208,7 +263,8 @@ def test_a_story_without_its_store_says_so(sweep, tmp_path):
     assert "no cell of desa has a query nobody" in done.stderr
 
 
-def test_top_lists_and_judgments_go_to_trec_files_that_independent_readers_take(sweep, scifact_slice):
+def test_top_lists_and_judgments_go_to_trec_files(sweep, scifact_slice):
+    """Top lists and judgments go to trec files that independent readers take."""
     import ir_measures
 
     _, written = report(sweep, *QUICK, "trec=true", "tracking.enabled=false")
@@ -219,8 +275,13 @@ def test_top_lists_and_judgments_go_to_trec_files_that_independent_readers_take(
     assert sorted((q.query_id, q.doc_id, str(q.relevance)) for q in qrels) == sorted(
         tuple(r.split("\t")) for r in judged
     )
-    found = {(m.query_id, str(m.measure)): m.value for m in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)}
+    found = {
+        (m.query_id, str(m.measure)): m.value
+        for m in ir_measures.iter_calc([ir_measures.nDCG @ 10], qrels, run)
+    }
     (sweep_folder,) = sweep.glob("outputs/sweeps/*/*")
-    records = load_records(sweep_folder).filter((pl.col("method") == "desa") & (pl.col("draw") == 1))
+    records = load_records(sweep_folder).filter(
+        (pl.col("method") == "desa") & (pl.col("draw") == 1)
+    )
     for query, value in records.select("query_id", "ndcg_at_10").iter_rows():
         assert found[query, "nDCG@10"] == pytest.approx(value, abs=1e-12)

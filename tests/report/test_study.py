@@ -1,4 +1,6 @@
-"""What may be compared with what: equal cells are one, differing ones are refused with what differs."""
+"""What may be compared with what: equal cells are one, differing ones are refused with what
+differs.
+"""
 
 import polars as pl
 import pytest
@@ -9,10 +11,13 @@ from desa_ray.report.study import Study
 from tests.report.made_up import MEANS, cell, study_records
 
 
-def test_a_cell_given_twice_is_one_cell_whatever_further_measures_it_has():
+def test_a_cell_given_twice_is_one_cell_whatever_further():
+    """A cell given twice is one cell whatever further measures it has."""
     records = study_records(("scifact",), ("original", "desa"))
     again = cell("scifact", "desa", mean=MEANS["desa"]).with_columns(
-        config_hash=pl.lit("other"), fusion_key=pl.lit("f" * 64), recall_at_100=pl.col("recall_at_20")
+        config_hash=pl.lit("other"),
+        fusion_key=pl.lit("f" * 64),
+        recall_at_100=pl.col("recall_at_20"),
     )
     study = Study(pl.concat([records, again], how="diagonal_relaxed"))
     assert [c.method for c in study.cells] == ["desa", "original"]
@@ -35,7 +40,9 @@ def refusal(*frames, **options) -> str:
 
 
 def test_two_runs_of_one_cell_with_different_numbers_are_named():
-    one, two = (cell("scifact", "desa", seed=s).with_columns(source=pl.lit(f"folder{s}")) for s in (0, 1))
+    one, two = (
+        cell("scifact", "desa", seed=s).with_columns(source=pl.lit(f"folder{s}")) for s in (0, 1)
+    )
     said = refusal(one, two.with_columns(config_hash=pl.lit("x")))
     assert "scifact/desa" in said
     assert "folder0" in said
@@ -50,12 +57,18 @@ def test_other_queries_are_named():
 
 
 def test_other_judgments_and_another_k_are_told():
-    said = refusal(cell("scifact", "original"), cell("scifact", "shared"), cell("scifact", "desa", qrels_hash="new"))
+    said = refusal(
+        cell("scifact", "original"),
+        cell("scifact", "shared"),
+        cell("scifact", "desa", qrels_hash="new"),
+    )
     assert "other judgments" in said
     said = refusal(cell("scifact", "original"), cell("scifact", "desa", k=10))
     assert "K 10, 20" in said
     assert "primary.k=" in said
-    study = Study(pl.concat([cell("scifact", "original"), cell("scifact", "desa", k=10)]), primary={"k": 20})
+    study = Study(
+        pl.concat([cell("scifact", "original"), cell("scifact", "desa", k=10)]), primary={"k": 20}
+    )
     assert study.methods == ["original"]
 
 
@@ -67,7 +80,9 @@ def test_a_query_without_all_draws_is_told():
 
 def test_other_tables_are_no_query_records():
     assert "no query records" in refusal(pl.DataFrame({"a": [1]}))
-    assert "no query records" in refusal(study_records(("scifact",), ("original",)).drop("depth_dense"))
+    assert "no query records" in refusal(
+        study_records(("scifact",), ("original",)).drop("depth_dense")
+    )
     assert "there are no query records" in refusal(cell("scifact", "original").clear())
 
 
@@ -77,7 +92,8 @@ def test_unknown_choices_list_what_there_is():
     assert "there are: minilm_l6" in refusal(records, primary={"encoder": "bge_small"})
 
 
-def test_the_main_setting_is_kappa_60_most_references_and_what_most_cells_have():
+def test_the_main_setting_is_kappa_60_most_references():
+    """The main setting is kappa 60 most references and what most cells have."""
     records = pl.concat(
         [
             study_records(("scifact",), ("original", "shared", "desa")),
@@ -88,7 +104,11 @@ def test_the_main_setting_is_kappa_60_most_references_and_what_most_cells_have()
         how="diagonal_relaxed",
     )
     study = Study(records)
-    assert (study.setting.kappa, study.setting.n_refs, study.setting.encoder) == ("60", 5, "minilm_l6")
+    assert (study.setting.kappa, study.setting.n_refs, study.setting.encoder) == (
+        "60",
+        5,
+        "minilm_l6",
+    )
     assert any("kappa 60; also there: 2" in note for note in study.notes)
     assert Study(records, primary={"kappa": "2"}).setting.kappa == "2"
 
@@ -102,7 +122,8 @@ def test_stand_in_texts_make_another_method():
 
 def test_a_macro_is_over_all_data_sets_or_there_is_none():
     records = pl.concat(
-        [study_records(methods=("original", "desa")), cell("scifact", "shared")], how="diagonal_relaxed"
+        [study_records(methods=("original", "desa")), cell("scifact", "shared")],
+        how="diagonal_relaxed",
     )
     table = main_table(Study(records))
     values = {row.about["method"]: row.values["ndcg_at_10"] for row in table.rows}

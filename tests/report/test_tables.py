@@ -15,7 +15,12 @@ from desa_ray.report.comparisons import (
 )
 from desa_ray.report.cutoffs import cutoff_tables
 from desa_ray.report.effects import Sampling
-from desa_ray.report.mechanism import correlations_table, mechanism_draws, mechanism_table, quartiles_table
+from desa_ray.report.mechanism import (
+    correlations_table,
+    mechanism_draws,
+    mechanism_table,
+    quartiles_table,
+)
 from desa_ray.report.names import NDCG
 from desa_ray.report.results import main_table
 from desa_ray.report.robustness import ablations_table, robustness_table
@@ -49,7 +54,8 @@ def test_shallower_in_both_compares_draw_averaged_depths():
     assert found == {"original": None, "desa": 50.0}
 
 
-def test_queries_without_a_positive_judgment_count_in_depths_only():
+def test_queries_without_a_positive_judgment_count_in_depths():
+    """Queries without a positive judgment count in depths only."""
     original = few("original", {"ndcg_at_10": [0.5, None], "depth_dense": [10, 30]})
     desa = few("desa", {"ndcg_at_10": [0.6, None], "depth_dense": [8, 20]})
     study = Study(pl.concat([original, desa], how="diagonal_relaxed"))
@@ -70,31 +76,54 @@ def test_primary_families_are_adjusted_a_comparator_at_a_time(study):
         assert all(v["wins"] + v["ties"] + v["losses"] in (68, 70) for v in own)
 
 
-def test_operator_effects_are_proposed_minus_control_in_families_of_two(study):
+def test_operator_effects_are_proposed_minus_control_in_families(study):
+    """Operator effects are proposed minus control in families of two."""
     _, effects = operator_controls_tables(study, FAST)
     own = [row for row in effects.rows if row.about["control"] == "Dense residual"]
-    means = {m: np.mean(study.dataset_means(m, NDCG.column)) for m in ("dense_only", "contextual_dense")}
+    means = {
+        m: np.mean(study.dataset_means(m, NDCG.column)) for m in ("dense_only", "contextual_dense")
+    }
     assert own[0].values["effect"] == pytest.approx(means["dense_only"] - means["contextual_dense"])
     assert [r.values["p_holm"] for r in own] == pytest.approx(holm([r.values["p"] for r in own]))
 
 
-def test_qudars_depth_comparisons_are_a_family_of_their_own_and_its_reduction_one_minus_a_ratio_of_macros(study):
+def test_qudars_depth_comparisons_are_a_family(
+    study,
+):
+    """Qudars depth comparisons are a family of their own and its reduction one minus a ratio
+    of macros.
+    """
     table = qudar_effects_table(study, FAST)
     depths = [row for row in table.rows if row.about["outcome"] == "depth_total"]
-    assert [r.values["p_holm"] for r in depths] == pytest.approx(holm([r.values["p"] for r in depths]))
+    assert [r.values["p_holm"] for r in depths] == pytest.approx(
+        holm([r.values["p"] for r in depths])
+    )
     macros = [np.mean(study.dataset_means(m, "depth_total")) for m in ("desa", "qudar_complete")]
     low, high = depths[0].values["reduction_ci"]
     assert depths[0].values["reduction"] == pytest.approx(100 * (1 - macros[0] / macros[1]))
     assert low < depths[0].values["reduction"] < high
     external = {row.about["method"]: row.values for row in external_table(study).rows}
-    assert external["qudar_complete"]["desa_reduction"] == pytest.approx(depths[0].values["reduction"])
-    assert set(external) == {"original", "desa", "qudar_complete", "qudar_weighted", "hyde", "mugi", "query2doc"}
+    assert external["qudar_complete"]["desa_reduction"] == pytest.approx(
+        depths[0].values["reduction"]
+    )
+    assert set(external) == {
+        "original",
+        "desa",
+        "qudar_complete",
+        "qudar_weighted",
+        "hyde",
+        "mugi",
+        "query2doc",
+    }
 
 
-def test_weight_audit_counts_unchanged_pairs_and_reads_the_recorded_weights(study):
+def test_weight_audit_counts_unchanged_pairs_and_reads(study):
+    """Weight audit counts unchanged pairs and reads the recorded weights."""
     (row,) = qudar_weights_table(study, FAST).rows
     assert row.values["weights"] == pytest.approx((0.24, 0.26))
-    pairs = [(study.cell(d, "qudar_weighted"), study.cell(d, "qudar_complete")) for d in study.datasets]
+    pairs = [
+        (study.cell(d, "qudar_weighted"), study.cell(d, "qudar_complete")) for d in study.datasets
+    ]
     same = [
         abs(a - b) <= 1e-12
         for own, other in pairs
@@ -106,7 +135,8 @@ def test_weight_audit_counts_unchanged_pairs_and_reads_the_recorded_weights(stud
 
 def test_cutoff_labels_by_hand():
     lengths = {"cutoffs": [[10, 50]] * 4}
-    # At L = 10: query a is a loss that is really a gain (reversal); query b a tie that is really a gain (change).
+    # At L = 10: query a is a loss that is really a gain (reversal); query b a tie that is really a
+    # gain (change).
     desa = few(
         "desa",
         {
@@ -128,10 +158,16 @@ def test_cutoff_labels_by_hand():
     study = Study(pl.concat([few("original", base | cuts), desa], how="diagonal_relaxed"))
     table, cells = cutoff_tables(study)
     first, second = rows(table)
-    assert (first["same_top"], first["ndcg_at_10_change"], first["ndcg_at_10_reversal"]) == (25, 50, 25)
+    assert (first["same_top"], first["ndcg_at_10_change"], first["ndcg_at_10_reversal"]) == (
+        25,
+        50,
+        25,
+    )
     assert (first["recall_at_20_change"], first["recall_at_20_reversal"]) == (0, 0)
     assert (second["same_top"], second["ndcg_at_10_change"]) == (100, 0)
-    shares = {(r.about["length"], r.about["outcome"], r.about["fixed"]): r.values for r in cells.rows}
+    shares = {
+        (r.about["length"], r.about["outcome"], r.about["fixed"]): r.values for r in cells.rows
+    }
     assert shares[10, "ndcg_at_10", "loss"]["gain"] == 25
     assert shares[10, "ndcg_at_10", "tie"]["gain"] == 25
     assert shares[10, "recall_at_20", "tie"]["tie"] == 100
@@ -149,13 +185,20 @@ def test_fallbacks_count_in_tests_but_not_in_mechanism(study):
         assert by_dataset[dataset]["max_angle"] == kept["dense_angle_deg"].max()
     means = [by_dataset[dataset]["rr_change"] for dataset in study.datasets]
     assert by_dataset["macro"]["rr_change"] == pytest.approx(np.mean(means))
-    assert by_dataset["macro"]["pairs"] == sum(by_dataset[dataset]["pairs"] for dataset in study.datasets)
+    assert by_dataset["macro"]["pairs"] == sum(
+        by_dataset[dataset]["pairs"] for dataset in study.datasets
+    )
 
 
 def test_correlations_equal_scipy_over_pooled_query_draws(study):
-    found = {row.about["correlation"]: row.values["spearman"] for row in correlations_table(study).rows}
+    found = {
+        row.about["correlation"]: row.values["spearman"] for row in correlations_table(study).rows
+    }
     pooled = pl.concat(
-        [mechanism_draws(study, d).select("dense_angle_deg", "ndcg_gain", "depth_reduction") for d in study.datasets]
+        [
+            mechanism_draws(study, d).select("dense_angle_deg", "ndcg_gain", "depth_reduction")
+            for d in study.datasets
+        ]
     )
     own = pooled.drop_nulls()
     expected = stats.spearmanr(own["dense_angle_deg"], own["ndcg_gain"]).statistic
@@ -165,15 +208,21 @@ def test_correlations_equal_scipy_over_pooled_query_draws(study):
     assert len(found) == 5
 
 
-def test_quartiles_split_each_data_set_and_keep_equal_values_together(study):
+def test_quartiles_split_each_data_set_and_keep_equal_values(study):
+    """Quartiles split each data set and keep equal values together."""
     table = quartiles_table(study)
     angles = [row.values for row in table.rows if row.about["diagnostic"] == "dense_angle_deg"]
     assert [row["quartile"] for row in angles] == [1, 2, 3, 4]
     assert sorted(row["mean"] for row in angles) == [row["mean"] for row in angles]
     draws = [mechanism_draws(study, d).drop_nulls(["ndcg_gain"]) for d in study.datasets]
     assert sum(row["pairs"] for row in angles) == sum(frame.height for frame in draws)
-    lowest = [frame.filter(pl.col("dense_angle_deg") <= np.quantile(frame["dense_angle_deg"], 0.25)) for frame in draws]
-    assert angles[0]["ndcg_gain"] == pytest.approx(np.mean([frame["ndcg_gain"].mean() for frame in lowest]))
+    lowest = [
+        frame.filter(pl.col("dense_angle_deg") <= np.quantile(frame["dense_angle_deg"], 0.25))
+        for frame in draws
+    ]
+    assert angles[0]["ndcg_gain"] == pytest.approx(
+        np.mean([frame["ndcg_gain"].mean() for frame in lowest])
+    )
 
 
 def test_tables_whose_columns_were_not_recorded_are_left_out():
@@ -193,14 +242,18 @@ def test_tables_whose_columns_were_not_recorded_are_left_out():
     assert quartiles_table(study) is None
 
 
-def test_ablations_stand_against_desa_and_reference_counts_against_the_next_smaller(study):
+def test_ablations_stand_against_desa_and_reference_counts(study):
+    """Ablations stand against desa and reference counts against the next smaller."""
     found = {row.about["ablation"]: row.values for row in ablations_table(study).rows}
     means = {m: np.mean(study.dataset_means(m, NDCG.column)) for m in ("desa", "binary_mask")}
-    assert found["binary_mask_vs_desa"]["ndcg_at_10"] == pytest.approx(100 * (means["binary_mask"] / means["desa"] - 1))
+    assert found["binary_mask_vs_desa"]["ndcg_at_10"] == pytest.approx(
+        100 * (means["binary_mask"] / means["desa"] - 1)
+    )
     assert {"refs_1_to_3", "refs_3_to_5"} <= set(found)
 
 
-def test_every_axis_varies_alone_and_a_sample_is_compared_on_its_own_queries(study):
+def test_every_axis_varies_alone_and_a_sample_is_compared(study):
+    """Every axis varies alone and a sample is compared on its own queries."""
     table = robustness_table(study)
     values: dict[str, list[str]] = {}
     for row in table.rows:
@@ -208,9 +261,15 @@ def test_every_axis_varies_alone_and_a_sample_is_compared_on_its_own_queries(stu
         own += [str(row.about["value"])] if str(row.about["value"]) not in own else []
     assert set(values) == {"kappa", "encoder", "generator", "corpus_docs"}
     assert values["kappa"] == ["2", "20", "60", "100"]
-    sample = next(r.values for r in table.rows if r.about["value"] == "smollm2" and r.about.get("dataset") == "fiqa")
+    sample = next(
+        r.values
+        for r in table.rows
+        if r.about["value"] == "smollm2" and r.about.get("dataset") == "fiqa"
+    )
     assert sample["queries"] == 10
-    original = study.cell("fiqa", "original").means.filter(pl.col("query_id").is_in([f"q{n}" for n in range(10)]))
+    original = study.cell("fiqa", "original").means.filter(
+        pl.col("query_id").is_in([f"q{n}" for n in range(10)])
+    )
     assert sample["original"] == pytest.approx(original["ndcg_at_10"].mean())
     sizes = [r.about["dataset"] for r in table.rows if r.about["axis"] == "corpus_docs"]
     assert sizes == ["scifact"] * 3

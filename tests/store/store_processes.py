@@ -1,4 +1,6 @@
-"""What the tests of the store share: made-up artifacts, damage, and processes to be killed or to race."""
+"""What the tests of the store share: made-up artifacts, damage, and processes to be killed or to
+race.
+"""
 
 import multiprocessing
 import os
@@ -72,7 +74,9 @@ def build(artifact: Artifact, parts: int = 3) -> dict:
     artifact.layout({"bounds": list(range(parts + 1))})
     for number in range(parts):
         artifact.write_part(part(number), data_of(number), rows=10, content=CONTENT)
-    return artifact.finish(CONTENT, counts={"rows": 10 * parts}, meta={"commit": "abc", "timings": {"encode_s": 1.5}})
+    return artifact.finish(
+        CONTENT, counts={"rows": 10 * parts}, meta={"commit": "abc", "timings": {"encode_s": 1.5}}
+    )
 
 
 def folder_of(root: str | Path) -> Path:

@@ -1,4 +1,6 @@
-"""The store on a real S3-compatible server: written once, whole or not at all, and wrong only out loud."""
+"""The store on a real S3-compatible server: written once, whole or not at all, and wrong only out
+loud.
+"""
 
 import hashlib
 import multiprocessing
@@ -41,7 +43,9 @@ def store(server, monkeypatch):
 
 
 def _objects(server) -> list[str]:
-    return [found["Key"] for found in client(server).list_objects_v2(Bucket="desa").get("Contents", [])]
+    return [
+        found["Key"] for found in client(server).list_objects_v2(Bucket="desa").get("Contents", [])
+    ]
 
 
 def test_a_file_is_written_once(store, server):
@@ -61,7 +65,9 @@ def test_a_file_is_written_once(store, server):
 def test_an_artifact_is_there_when_its_manifest_is(store, server):
     artifact = store.artifact(KEY)
     artifact.layout({"bounds": [0, 2]})
-    info = artifact.write_part("part-00000.bin", lambda path: path.write_bytes(b"rows"), rows=2, content=CONTENT)
+    info = artifact.write_part(
+        "part-00000.bin", lambda path: path.write_bytes(b"rows"), rows=2, content=CONTENT
+    )
     assert not Store(ROOT).artifact(KEY).exists()
     artifact.finish(CONTENT, counts={"rows": 2}, meta={})
     again = Store(ROOT).artifact(KEY)
@@ -76,7 +82,9 @@ def test_a_changed_object_is_noticed_and_mended(store, server):
     artifact = store.artifact(KEY)
     info = artifact.write_part("part-00000.bin", b"other", rows=2)
     artifact.finish(CONTENT, counts={"rows": 2}, meta={})
-    client(server).put_object(Bucket="desa", Key=f"store/stage/{KEY.short}/{info.file}", Body=b"ohter")
+    client(server).put_object(
+        Bucket="desa", Key=f"store/stage/{KEY.short}/{info.file}", Body=b"ohter"
+    )
     with pytest.raises(CorruptArtifact, match=info.sha256):
         Store(ROOT).artifact(KEY).read_part("part-00000.bin")
     mended = Store(ROOT, repair=True).artifact(KEY)
@@ -158,7 +166,7 @@ def test_what_is_wrong_with_the_server_is_one_line(store, monkeypatch):
     s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(DesaError, match="credentials") as caught:
         Store(ROOT).check_writable()
-    assert "AWS_ACCESS_KEY_ID" in caught.value.mend
+    assert "AWS_ACCESS_KEY_ID" in caught.value.hint
 
 
 def test_a_server_that_ignores_conditions_is_refused(tmp_path: Path, monkeypatch):

@@ -1,4 +1,6 @@
-"""Artifacts: there only when whole, resumed part by part, damage found and named, writers at once agree."""
+"""Artifacts: there only when whole, resumed part by part, damage found and named, writers at once
+agree.
+"""
 
 import json
 import pickle
@@ -51,9 +53,9 @@ def test_parts_come_back_verified_in_the_order_of_their_names(root):
     artifact = Store(root).artifact(KEY)
     for number in (2, 0, 1):
         artifact.write_part(part(number), data_of(number), rows=10)
-    assert [Store(root).artifact(KEY).read_part(name).read_bytes() for name in artifact.parts()] == [
-        data_of(number) for number in range(3)
-    ]
+    assert [
+        Store(root).artifact(KEY).read_part(name).read_bytes() for name in artifact.parts()
+    ] == [data_of(number) for number in range(3)]
 
 
 def test_a_finished_part_is_not_computed_again(root):
@@ -81,9 +83,12 @@ def test_finish_refuses_missing_parts_and_names_them(root):
     assert not artifact.exists()
 
 
-def test_finishing_twice_keeps_the_first_manifest_and_refuses_other_content(root):
+def test_finishing_twice_keeps_the_first_manifest_and_refuses(root):
+    """Finishing twice keeps the first manifest and refuses other content."""
     first = build(Store(root).artifact(KEY))
-    again = Store(root).artifact(KEY).finish(CONTENT, counts={}, meta={"timings": {"encode_s": 9.0}})
+    again = (
+        Store(root).artifact(KEY).finish(CONTENT, counts={}, meta={"timings": {"encode_s": 9.0}})
+    )
     assert again == first
     with pytest.raises(DesaError, match=f"holds content {CONTENT}, this run computed {'00' * 32}"):
         Store(root).artifact(KEY).finish("00" * 32, counts={}, meta={})
@@ -94,7 +99,11 @@ def test_finishing_twice_keeps_the_first_manifest_and_refuses_other_content(root
 )
 def test_names_that_are_no_part_are_refused(root, name):
     artifact = Store(root).artifact(KEY)
-    for use in (artifact.has_part, artifact.read_part, lambda name: artifact.write_part(name, b"", rows=0)):
+    for use in (
+        artifact.has_part,
+        artifact.read_part,
+        lambda name: artifact.write_part(name, b"", rows=0),
+    ):
         with pytest.raises(DesaError, match="not a part's name"):
             use(name)
 
@@ -129,7 +138,13 @@ def test_a_document_of_another_folder_counts_as_damaged(tmp_path, file):
 def test_a_seal_tells_any_change_of_a_value():
     sealed = seal({"rows": 10, "name": "é"})
     assert unseal(sealed) == {"rows": 10, "name": "é"}
-    changed = [sealed.replace(b"10", b"11"), sealed[:-3], b"[]", b"", json.dumps({"rows": 10}).encode()]
+    changed = [
+        sealed.replace(b"10", b"11"),
+        sealed[:-3],
+        b"[]",
+        b"",
+        json.dumps({"rows": 10}).encode(),
+    ]
     for data in changed:
         with pytest.raises(ValueError, match=r"seal|Expecting|delimiter"):
             unseal(data)
@@ -154,7 +169,8 @@ def test_the_store_lists_and_finds_its_artifacts(root):
     assert store.find("vectors", other.digest) is None
 
 
-def test_listing_names_a_damaged_manifest_and_passes_over_foreign_files(tmp_path):
+def test_listing_names_a_damaged_manifest_and_passes(tmp_path):
+    """Listing names a damaged manifest and passes over foreign files."""
     store = Store(tmp_path)
     build(store.artifact(KEY))
     (folder_of(tmp_path) / "manifest.json").write_text("{")
@@ -168,7 +184,8 @@ def test_listing_names_a_damaged_manifest_and_passes_over_foreign_files(tmp_path
 # Real processes: killed anywhere, and several at once.
 
 
-def test_a_writer_killed_before_the_sidecar_has_not_written_the_part(tmp_path):
+def test_a_writer_killed_before_the_sidecar_has_not_written(tmp_path):
+    """A writer killed before the sidecar has not written the part."""
     process = PROCESSES.Process(target=die_before_the_sidecar, args=(str(tmp_path),))
     process.start()
     process.join(60)
@@ -208,7 +225,10 @@ def test_a_run_killed_at_any_moment_resumes_to_the_same_artifact(tmp_path):
 
 def test_writers_at_once_agree_on_layout_parts_and_manifest(tmp_path):
     barrier, results = PROCESSES.Barrier(3), PROCESSES.Queue()
-    processes = [PROCESSES.Process(target=race_for_it, args=(str(tmp_path), n, barrier, results)) for n in range(3)]
+    processes = [
+        PROCESSES.Process(target=race_for_it, args=(str(tmp_path), n, barrier, results))
+        for n in range(3)
+    ]
     for process in processes:
         process.start()
     answers = [results.get(timeout=60) for _ in processes]

@@ -1,4 +1,6 @@
-"""Content hashes depend on the rows and their order, and on nothing about how they are cut or stored."""
+"""Content hashes depend on the rows and their order, and on nothing about how they are cut or
+stored.
+"""
 
 import datetime
 import hashlib
@@ -38,7 +40,8 @@ ROW = st.tuples(
     st.none() | st.lists(st.none() | st.integers(0, 9), max_size=3),
     st.none() | st.lists(st.none() | TEXT, max_size=3),
     st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)),
-    st.none() | st.fixed_dictionaries({"dense": st.none() | st.integers(0, 9), "name": st.none() | TEXT}),
+    st.none()
+    | st.fixed_dictionaries({"dense": st.none() | st.integers(0, 9), "name": st.none() | TEXT}),
 )
 
 
@@ -68,7 +71,10 @@ def test_hashes_are_equal_exactly_when_the_rows_are(one, other):
 
 
 def test_a_parquet_round_trip_keeps_the_hash(tmp_path):
-    rows = [("a", 1, 0.5, True, b"x", None, [1, None], [], (1, 2), {"dense": 1, "name": None}), (None,) * 10]
+    rows = [
+        ("a", 1, 0.5, True, b"x", None, [1, None], [], (1, 2), {"dense": 1, "name": None}),
+        (None,) * 10,
+    ]
     frame = frame_of(rows * 50)
     for group in (None, 7):
         frame.write_parquet(tmp_path / "x.parquet", row_group_size=group)
@@ -99,7 +105,9 @@ def test_values_hidden_under_a_null_do_not_count():
     assert rows_content(hidden) == rows_content(plain)
 
 
-@pytest.mark.parametrize("dtype", [pl.Categorical(), pl.Enum(["a"]), pl.Decimal(10, 2), pl.Null, pl.Object])
+@pytest.mark.parametrize(
+    "dtype", [pl.Categorical(), pl.Enum(["a"]), pl.Decimal(10, 2), pl.Null, pl.Object]
+)
 def test_types_without_stable_bytes_are_refused_by_column(dtype):
     with pytest.raises(DesaError, match=r"column c: .* has no stable bytes \(cast it"):
         RowHasher({"a": pl.Int64, "c": dtype})
@@ -113,9 +121,14 @@ def test_a_table_hash_is_what_the_docstring_says():
         "1/length": np.array([2, 1], "<u8").tobytes(),
         "1/bytes": "éx".encode(),
     }
-    digests = ",".join(f'"{path}":"{hashlib.sha256(streams[path]).hexdigest()}"' for path in sorted(streams))
+    digests = ",".join(
+        f'"{path}":"{hashlib.sha256(streams[path]).hexdigest()}"' for path in sorted(streams)
+    )
     text = '{"rows":2,"schema":[["n","Int64"],["t","String"]],"streams":{' + digests + "}}"
-    assert rows_content(pl.DataFrame({"n": [7, None], "t": ["é", "x"]})) == hashlib.sha256(text.encode()).hexdigest()
+    assert (
+        rows_content(pl.DataFrame({"n": [7, None], "t": ["é", "x"]}))
+        == hashlib.sha256(text.encode()).hexdigest()
+    )
 
 
 def test_an_array_hash_is_its_header_and_its_little_endian_rows():

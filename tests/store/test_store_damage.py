@@ -1,4 +1,6 @@
-"""Damage to stored files is found, named and, where asked, repaired; the remains of killed writers block nothing."""
+"""Damage to stored files is found, named and, where asked, repaired; the remains of killed writers
+block nothing.
+"""
 
 import pytest
 from store_processes import CONTENT, KEY, build, data_of, flip, folder_of, part
@@ -24,13 +26,15 @@ def test_a_damaged_part_is_found_and_named_when_read(tmp_path, damage, complete)
         path.unlink()
     reader = Store(tmp_path).artifact(KEY)
     if not complete and damage != "flip":
-        assert not reader.has_part(part(0))  # the ledger sees size and presence: the resume computes it again
+        assert not reader.has_part(
+            part(0)
+        )  # the ledger sees size and presence: the resume computes it again
         return
     with pytest.raises(CorruptArtifact) as error:
         reader.read_part(part(0))
     assert info.file in error.value.where
     assert info.sha256 in error.value.what
-    assert "store.repair=true" in error.value.mend
+    assert "store.repair=true" in error.value.hint
     with pytest.raises(CorruptArtifact, match=info.file):
         reader.verify()
 
@@ -67,7 +71,11 @@ def test_several_damaged_files_are_reported_together(tmp_path):
 def test_repair_drops_what_is_damaged_and_keeps_the_rest(tmp_path, file):
     artifact = Store(tmp_path).artifact(KEY)
     first = build(artifact)
-    damaged = {"part": artifact.parts()[part(1)].file, "sidecar": part(1) + ".json", "manifest": "manifest.json"}[file]
+    damaged = {
+        "part": artifact.parts()[part(1)].file,
+        "sidecar": part(1) + ".json",
+        "manifest": "manifest.json",
+    }[file]
     flip(folder_of(tmp_path) / damaged)
     again = Store(tmp_path, repair=True).artifact(KEY)
     assert not again.exists()
@@ -95,11 +103,15 @@ def test_repair_checks_the_parts_of_a_resume(tmp_path):
 
 
 @pytest.mark.parametrize("file", ["part", "sidecar", "manifest", "layout"])
-def test_a_repair_drops_nothing_that_another_has_repaired_meanwhile(tmp_path, monkeypatch, file):
-    """Two repairs at once: the other one drops and rewrites the part between this one's look and its deletion."""
+def test_a_repair_drops_nothing_that_another_has_repaired(tmp_path, monkeypatch, file):
+    """A repair drops nothing that another has repaired meanwhile. Two repairs at once: the
+    other one drops and rewrites the part between this one's look and its deletion.
+    """
     artifact = Store(tmp_path).artifact(KEY)
     first = build(artifact)
-    damaged = {"part": artifact.parts()[part(1)].file, "sidecar": part(1) + ".json"}.get(file, f"{file}.json")
+    damaged = {"part": artifact.parts()[part(1)].file, "sidecar": part(1) + ".json"}.get(
+        file, f"{file}.json"
+    )
     flip(folder_of(tmp_path) / damaged)
     own, other = (Store(tmp_path, repair=True).artifact(KEY) for _ in range(2))
     look = own.damage
@@ -140,16 +152,20 @@ def test_a_truncated_sidecar_counts_for_nothing_and_is_replaced(tmp_path):
     assert sidecar.read_bytes() == whole
 
 
-def test_a_part_without_its_sidecar_does_not_block_a_rerun_that_computes_other_bytes(tmp_path):
+def test_a_part_without_its_sidecar_does_not_block_a_rerun(tmp_path):
+    """A part without its sidecar does not block a rerun that computes other bytes."""
     artifact = Store(tmp_path).artifact(KEY)
     artifact.write_part(part(0), b"first draw", rows=1)
-    (folder_of(tmp_path) / (part(0) + ".json")).unlink()  # as when the writer was killed between the two files
+    (
+        folder_of(tmp_path) / (part(0) + ".json")
+    ).unlink()  # as when the writer was killed between the two files
     assert not artifact.has_part(part(0))
     artifact.write_part(part(0), b"second draw", rows=1)
     assert artifact.read_part(part(0)).read_bytes() == b"second draw"
 
 
-def test_a_damaged_remnant_does_not_block_a_rerun_that_computes_the_same_bytes(tmp_path):
+def test_a_damaged_remnant_does_not_block_a_rerun_that_computes(tmp_path):
+    """A damaged remnant does not block a rerun that computes the same bytes."""
     artifact = Store(tmp_path).artifact(KEY)
     info = artifact.write_part(part(0), data_of(0), rows=1)
     (folder_of(tmp_path) / (part(0) + ".json")).unlink()
@@ -158,7 +174,8 @@ def test_a_damaged_remnant_does_not_block_a_rerun_that_computes_the_same_bytes(t
     assert artifact.read_part(part(0)).read_bytes() == data_of(0)
 
 
-def test_a_discarded_part_takes_the_manifest_with_it_and_only_its_own_files(root):
+def test_a_discarded_part_takes_the_manifest(root):
+    """A discarded part takes the manifest with it and only its own files."""
     artifact = Store(root).artifact(KEY)
     build(artifact)
     artifact.discard_part(part(1))

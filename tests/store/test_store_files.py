@@ -1,4 +1,6 @@
-"""Files: published whole and once, on a disk and on another fsspec file system; failures name the mend."""
+"""Files: published whole and once, on a disk and on another fsspec file system; failures name the
+hint.
+"""
 
 import os
 import pickle
@@ -18,14 +20,22 @@ from desa_ray.store.files import Files, NameTakenError
 
 @pytest.fixture(params=["local", "memory"])
 def files(request, tmp_path) -> Files:
-    return Files(tmp_path / "store" if request.param == "local" else f"memory://{uuid4().hex}/store")
+    return Files(
+        tmp_path / "store" if request.param == "local" else f"memory://{uuid4().hex}/store"
+    )
 
 
-@pytest.mark.parametrize("name", ["a::b", "s3:", "a?b#c%41", "a[b]*{c}", "a\\b", "~", "file:", "memory:", "äöü 日本"])
+@pytest.mark.parametrize(
+    "name", ["a::b", "s3:", "a?b#c%41", "a[b]*{c}", "a\\b", "~", "file:", "memory:", "äöü 日本"]
+)
 def test_the_name_of_a_folder_is_never_read_as_an_address(name, tmp_path):
     files = Files(str(tmp_path / name / "store"))
     files.publish("x/y.txt", b"one")
-    assert (tmp_path / name / "store" / "x" / "y.txt").read_bytes() == files.read_bytes("x/y.txt") == b"one"
+    assert (
+        (tmp_path / name / "store" / "x" / "y.txt").read_bytes()
+        == files.read_bytes("x/y.txt")
+        == b"one"
+    )
     assert list(files.list("x")) == ["y.txt"]
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert pickle.loads(pickle.dumps(files)).local == tmp_path / name / "store"
@@ -33,14 +43,19 @@ def test_the_name_of_a_folder_is_never_read_as_an_address(name, tmp_path):
 
 @pytest.fixture
 def mounted(tmp_path):
-    """A function that mounts a small tmpfs with options, or skips where this process may not mount."""
+    """A function that mounts a small tmpfs with options, or skips where this process may
+    not mount.
+    """
     folders = []
 
     def mount(options: str) -> Path:
         folder = tmp_path / f"mount{len(folders)}"
         folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", options, "desa-test", str(folder)]
-        if shutil.which("mount") is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        if (
+            shutil.which("mount") is None
+            or subprocess.run(command, check=False, capture_output=True).returncode
+        ):
             pytest.skip("this process may not mount a tmpfs")
         folders.append(folder)
         return folder
@@ -65,8 +80,11 @@ def test_what_is_published_is_read_listed_and_deleted(files):
     assert files.read_bytes("stage/key/part.bin") is None
 
 
-def test_a_writer_is_given_a_path_with_the_extension_and_its_bytes_are_published(files):
-    published = files.publish("a/x.npy", lambda path: np.save(path, np.arange(3)))  # np.save would append .npy
+def test_a_writer_is_given_a_path_with_the_extension(files):
+    """A writer is given a path with the extension and its bytes are published."""
+    published = files.publish(
+        "a/x.npy", lambda path: np.save(path, np.arange(3))
+    )  # np.save would append .npy
     assert np.load(files.local_path("a/x.npy", published.sha256)).tolist() == [0, 1, 2]
 
 
@@ -76,7 +94,8 @@ def test_a_star_stands_for_the_hash_of_the_bytes(files):
     assert list(files.list("a")) == [published.name[2:]]
 
 
-def test_the_same_bytes_may_be_published_again_and_other_bytes_never(files):
+def test_the_same_bytes_may_be_published_again_and_other_bytes(files):
+    """The same bytes may be published again and other bytes never."""
     files.publish("a/x", b"first")
     files.publish("a/x", b"first")
     with pytest.raises(NameTakenError):
@@ -100,7 +119,9 @@ def test_a_failing_writer_leaves_nothing(files):
 def test_missing_and_changed_bytes_are_named_with_both_hashes(files):
     sha256 = files.publish("s/k/x", b"good").sha256
     files.delete("s/k/x")
-    with pytest.raises(CorruptArtifact, match=rf"s/k/x: is missing, expected SHA-256 {sha256} .*store.repair=true"):
+    with pytest.raises(
+        CorruptArtifact, match=rf"s/k/x: is missing, expected SHA-256 {sha256} .*store.repair=true"
+    ):
         files.local_path("s/k/x", sha256)
     found = files.publish("s/k/x", b"evil").sha256
     with pytest.raises(CorruptArtifact, match=f"s/k/x: expected SHA-256 {sha256}, found {found}"):
@@ -129,11 +150,15 @@ def test_an_unchanged_file_is_hashed_once_a_process(tmp_path):
     files.local_path("x", sha256)
     before = (tmp_path / "x").stat()
     (tmp_path / "x").write_bytes(b"evil")
-    os.utime(tmp_path / "x", ns=(before.st_atime_ns, before.st_mtime_ns))  # all that the check looks at is unchanged
+    os.utime(
+        tmp_path / "x", ns=(before.st_atime_ns, before.st_mtime_ns)
+    )  # all that the check looks at is unchanged
     assert Files(tmp_path).local_path("x", sha256).exists()
 
 
-@pytest.mark.parametrize("name", ["../x", "a/../x", "/etc/x", "a//b", "", "a b", "a/.hidden", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["../x", "a/../x", "/etc/x", "a//b", "", "a b", "a/.hidden", "a\n"]
+)
 def test_names_that_leave_the_folder_are_refused(files, name):
     for use in (files.read_bytes, files.delete, lambda name: files.publish(name, b"")):
         with pytest.raises(DesaError, match="not a file name"):
@@ -162,7 +187,8 @@ def test_a_relative_root_means_the_same_place_from_any_folder(tmp_path, monkeypa
     assert pickle.loads(pickle.dumps(files)).read_bytes("x") == b"bytes"
 
 
-def test_a_writer_killed_in_the_middle_leaves_no_file_of_that_name(tmp_path):
+def test_a_writer_killed_in_the_middle_leaves_no_file(tmp_path):
+    """A writer killed in the middle leaves no file of that name."""
     process = PROCESSES.Process(target=die_in_the_middle, args=(str(tmp_path),))
     process.start()
     process.join(60)
@@ -182,10 +208,14 @@ def test_a_root_that_is_a_file_is_refused(tmp_path):
 
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DesaError, match=r"file/store/a/x: cannot write: a file stands where a folder is needed"):
+    with pytest.raises(
+        DesaError, match=r"file/store/a/x: cannot write: a file stands where a folder is needed"
+    ):
         Files(tmp_path / "file" / "store").publish("a/x", b"")
     files = Files(tmp_path)
-    with pytest.raises(DesaError, match="file/x: cannot read: a file stands where a folder is needed"):
+    with pytest.raises(
+        DesaError, match="file/x: cannot read: a file stands where a folder is needed"
+    ):
         files.read_bytes("file/x")
 
 
@@ -199,7 +229,9 @@ def test_a_read_only_store_can_be_read_and_not_written(mounted):
     Files(folder).publish("a/x", b"bytes")
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
     assert Files(folder).read_bytes("a/x") == b"bytes"
-    with pytest.raises(DesaError, match=r"a/y: cannot write: the file system is read-only \(set store.root"):
+    with pytest.raises(
+        DesaError, match=r"a/y: cannot write: the file system is read-only \(set store.root"
+    ):
         Files(folder).publish("a/y", b"")
     with pytest.raises(DesaError, match=r"a/x: cannot delete: the file system is read-only"):
         Files(folder).delete("a/x")
@@ -236,7 +268,8 @@ def test_a_file_system_without_hard_links_is_a_clear_error(tmp_path, monkeypatch
         Files(tmp_path).publish("a", b"")
 
 
-def test_an_unknown_file_system_is_a_clear_error_without_its_password():
+def test_an_unknown_file_system_is_a_clear_error():
+    """An unknown file system is a clear error without its password."""
     with pytest.raises(DesaError) as error:
         Files("nosuch://user:secret@host/store")
     assert "secret" not in str(error.value)

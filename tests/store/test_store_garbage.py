@@ -1,4 +1,6 @@
-"""Cleaning up: what kept results are built on stays, what nobody needs goes, and whoever is at work is left alone."""
+"""Cleaning up: what kept results are built on stays, what nobody needs goes, and whoever is at work
+is left alone.
+"""
 
 import os
 import time
@@ -29,11 +31,15 @@ FINISHED = (CORPUS, RECORD, VECTORS, RANKING, FUSION, OTHER, ALONE)
 
 @pytest.fixture
 def store(tmp_path) -> Store:
-    """All of `FINISHED`, and one ranking that was never finished; nothing was touched for ten days."""
+    """All of `FINISHED`, and one ranking that was never finished; nothing was touched
+    for ten days.
+    """
     store = Store(tmp_path / "store")
     for key in FINISHED:
         finish(store, key)
-    store.artifact(Key("ranking", 1, {"operator": "product"}, {})).write_part("docs-00000.npy", b"half", rows=1)
+    store.artifact(Key("ranking", 1, {"operator": "product"}, {})).write_part(
+        "docs-00000.npy", b"half", rows=1
+    )
     return aged(store)
 
 
@@ -57,7 +63,9 @@ def gone(store: Store, *roots: Key, older_than_s: float = 86_400, **options) -> 
     after = {path for path in Path(store.files.root).rglob("*") if path.is_file()}
     folders = {f"{own.stage}/{own.short}" for own in removed}
     assert {str(path.parent.relative_to(store.files.root)) for path in before - after} == folders
-    return {f"{own.stage} {next(iter(own.key.params.values())) if own.key else '?'}" for own in removed}
+    return {
+        f"{own.stage} {next(iter(own.key.params.values())) if own.key else '?'}" for own in removed
+    }
 
 
 def test_what_a_result_is_built_on_stays_and_the_rest_goes(store):
@@ -88,9 +96,12 @@ def test_nothing_goes_while_a_sweep_makes_its_plan(store):
         assert "fusion 60" not in gone(store)
 
 
-def test_a_sweep_that_begins_between_the_plan_and_the_removal_is_seen(store):
+def test_a_sweep_that_begins_between_the_plan_and_the_removal(store):
+    """A sweep that begins between the plan and the removal is seen."""
     verdicts = judged(store, [], 86_400)
-    with Lease.acquire(store.files, "sweep", [key.digest for key in (FUSION, RANKING, VECTORS, CORPUS)]):
+    with Lease.acquire(
+        store.files, "sweep", [key.digest for key in (FUSION, RANKING, VECTORS, CORPUS)]
+    ):
         removed = {own.short for own in sweep_out(store, verdicts)}
     assert removed.isdisjoint({key.short for key in (FUSION, RANKING, VECTORS, CORPUS)})
     assert OTHER.short in removed
@@ -109,7 +120,12 @@ def test_live_text_stays_with_its_queries_unless_it_is_named(store):
     for key in (QUERIES, TEXT, RECORDED):
         finish(store, key)
     aged(store)
-    assert gone(store, FUSION) == {"fusion 2", "ranking residual", "ranking ?", "generation recorded"}
+    assert gone(store, FUSION) == {
+        "fusion 2",
+        "ranking residual",
+        "ranking ?",
+        "generation recorded",
+    }
     assert gone(store, FUSION, texts=True) == {f"queries {'cd' * 32}", "generation {'model': 'm'}"}
 
 
@@ -131,7 +147,9 @@ def test_what_killed_writers_left_goes_with_its_folder(store):
 
 @pytest.mark.parametrize(("older_than_s", "kept"), [(86_400, True), (0, False)])
 def test_a_time_ahead_of_the_clock_counts_as_now(store, older_than_s, kept):
-    """After a jump of the clock: such an artifact is neither older than a day, nor kept whatever the limit says."""
+    """After a jump of the clock: such an artifact is neither older than a day, nor kept whatever
+    the limit says.
+    """
     aged(store, days=-400)
     removed = gone(store, FUSION, older_than_s=older_than_s)
     assert (removed == set()) == kept
@@ -145,13 +163,23 @@ def test_list_tells_times_that_no_calendar_has(store, monkeypatch, capsys, tmp_p
     assert "ahead of this clock" in capsys.readouterr().out
 
 
-BAD = {"cut": b'{"key": "' + b"a" * 64, "not UTF-8": b'{"key": "\xff"}', "deep": b"[" * 100_000, "empty": b""}
+BAD = {
+    "cut": b'{"key": "' + b"a" * 64,
+    "not UTF-8": b'{"key": "\xff"}',
+    "deep": b"[" * 100_000,
+    "empty": b"",
+}
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
-def test_gc_refuses_where_what_a_file_refers_to_is_unknown(store, monkeypatch, capsys, tmp_path, data):
+def test_gc_refuses_where_what_a_file_refers_to_is_unknown(
+    store, monkeypatch, capsys, tmp_path, data
+):
     monkeypatch.setenv("DESA_HOME", str(tmp_path))
-    outputs, entry = tmp_path / "out" / "manifest.json", tmp_path / "outbox" / "a" / "b" / "00001.json"
+    outputs, entry = (
+        tmp_path / "out" / "manifest.json",
+        tmp_path / "outbox" / "a" / "b" / "00001.json",
+    )
     for file, arguments in ((outputs, ["--keep", str(outputs.parent)]), (entry, [])):
         file.parent.mkdir(parents=True)
         file.write_bytes(data)

@@ -18,19 +18,30 @@ INPUT = "ab" * 32
 
 
 def key(**changes) -> Key:
-    fields = {"stage": "fused", "version": 1, "params": {"kappa": "60", "k": 20}, "inputs": {"dense": INPUT}}
+    fields = {
+        "stage": "fused",
+        "version": 1,
+        "params": {"kappa": "60", "k": 20},
+        "inputs": {"dense": INPUT},
+    }
     return Key(**{**fields, **changes})
 
 
 def test_digest_is_the_sha256_of_the_canonical_json():
-    text = '{"inputs":{"dense":"' + INPUT + '"},"params":{"k":20,"kappa":"60"},"stage":"fused","version":1}'
+    text = (
+        '{"inputs":{"dense":"'
+        + INPUT
+        + '"},"params":{"k":20,"kappa":"60"},"stage":"fused","version":1}'
+    )
     assert key().canonical() == text
     assert key().digest == hashlib.sha256(text.encode()).hexdigest()
     assert key().short == key().digest[:12]
 
 
 def test_key_order_of_params_does_not_matter():
-    assert key(params={"a": {"x": 1, "y": 2}, "b": 3}) == key(params={"b": 3, "a": {"y": 2, "x": 1}})
+    assert key(params={"a": {"x": 1, "y": 2}, "b": 3}) == key(
+        params={"b": 3, "a": {"y": 2, "x": 1}}
+    )
 
 
 def test_mapping_and_sequence_types_do_not_matter():
@@ -40,7 +51,12 @@ def test_mapping_and_sequence_types_do_not_matter():
 
 @pytest.mark.parametrize(
     "change",
-    [{"stage": "ranked"}, {"version": 2}, {"params": {"kappa": "60", "k": 21}}, {"inputs": {"sparse": INPUT}}],
+    [
+        {"stage": "ranked"},
+        {"version": 2},
+        {"params": {"kappa": "60", "k": 21}},
+        {"inputs": {"sparse": INPUT}},
+    ],
 )
 def test_every_field_changes_the_digest(change):
     assert key(**change) != key()
@@ -85,7 +101,8 @@ def test_key_survives_pickling_and_its_own_document():
         ({1: "x"}, "string names"),
     ],
 )
-def test_unstable_values_are_refused_with_their_place_and_the_mend(value, words):
+def test_unstable_values_are_refused_with_their_place(value, words):
+    """Unstable values are refused with their place and the hint."""
     with pytest.raises(DesaError) as error:
         key(params={"channels": [{"weight": 1}, {"weight": value}]})
     assert "key of stage fused: params.channels[1].weight" in str(error.value)

@@ -1,4 +1,6 @@
-"""Leases: live while their process is, taken over when it died, never shared, never in the way of the catalog."""
+"""Leases: live while their process is, taken over when it died, never shared, never in the way of
+the catalog.
+"""
 
 import os
 import subprocess
@@ -29,7 +31,9 @@ with Lease.acquire(Files(sys.argv[1]), "sweep"):
 
 @pytest.fixture(params=["local", "memory"])
 def files(request, tmp_path) -> Files:
-    return Files(tmp_path / "store" if request.param == "local" else f"memory://{uuid4().hex}/store")
+    return Files(
+        tmp_path / "store" if request.param == "local" else f"memory://{uuid4().hex}/store"
+    )
 
 
 def of_another_machine(files: Files, age_s: float) -> None:
@@ -41,13 +45,21 @@ def of_another_machine(files: Files, age_s: float) -> None:
 def test_a_lease_is_there_while_its_block_runs(files):
     with Lease.acquire(files, "sweep", KEYS):
         (holder,) = holders(files)
-        assert (holder.owner, holder.pid, holder.keys, holder.live) == ("sweep", os.getpid(), tuple(KEYS), True)
+        assert (holder.owner, holder.pid, holder.keys, holder.live) == (
+            "sweep",
+            os.getpid(),
+            tuple(KEYS),
+            True,
+        )
         assert not list(Store(files.root).list())
     assert holders(files) == []
 
 
 def test_a_live_lease_is_refused_to_another(files):
-    with Lease.acquire(files, "sweep"), pytest.raises(DesaError, match=f"sweep: is being run by process {os.getpid()}"):
+    with (
+        Lease.acquire(files, "sweep"),
+        pytest.raises(DesaError, match=f"sweep: is being run by process {os.getpid()}"),
+    ):
         Lease.acquire(files, "sweep")
 
 
@@ -62,7 +74,9 @@ def test_keys_are_added_and_the_heartbeat_moves(files):
     assert after.started == before.started
 
 
-@pytest.mark.parametrize(("age_s", "live"), [(leases.STALE_S - 60, True), (leases.STALE_S + 60, False)])
+@pytest.mark.parametrize(
+    ("age_s", "live"), [(leases.STALE_S - 60, True), (leases.STALE_S + 60, False)]
+)
 def test_elsewhere_the_heartbeat_decides(files, age_s, live):
     Lease.acquire(files, "sweep")
     of_another_machine(files, age_s)
@@ -123,7 +137,8 @@ def lease_file(files: Files, name: str, **changes) -> None:
     files.overwrite(f".leases/{name}.json", seal(asdict(holder) | changes))
 
 
-def test_the_next_sweep_removes_what_dead_ones_left_and_nothing_else(files):
+def test_the_next_sweep_removes_what_dead_ones_left_and_nothing(files):
+    """The next sweep removes what dead ones left and nothing else."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     gone = leases.GONE_S + 60
@@ -139,9 +154,12 @@ def test_the_next_sweep_removes_what_dead_ones_left_and_nothing_else(files):
         assert (own.gone, own.live) == (False, True)
 
 
-def test_a_lease_that_a_killed_driver_left_goes_with_the_next_run(tmp_path):
+def test_a_lease_that_a_killed_driver_left_goes_with_the_next(tmp_path):
+    """A lease that a killed driver left goes with the next run."""
     files = Files(tmp_path / "store")
-    with subprocess.Popen([sys.executable, "-c", OTHER, files.root], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER, files.root], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         half = tmp_path / "store" / ".leases" / ".tmp-killed"
@@ -156,7 +174,8 @@ def test_a_lease_that_a_killed_driver_left_goes_with_the_next_run(tmp_path):
 
 
 @pytest.mark.parametrize(("silent_s", "live"), [(0, True), (leases.STALE_S + 60, False)])
-def test_a_heartbeat_of_a_clock_far_ahead_leaves_it_to_the_file_s_time(tmp_path, silent_s, live):
+def test_a_heartbeat_of_a_clock_far_ahead_leaves_it_to_the_file(tmp_path, silent_s, live):
+    """A heartbeat of a clock far ahead leaves it to the file s time."""
     files = Files(tmp_path / "store")
     lease_file(files, "ahead", process="", heartbeat=time.time() + 10 * leases.GONE_S)
     file = tmp_path / "store" / ".leases" / "ahead.json"
@@ -171,7 +190,15 @@ BROKEN = {
     "nested": b"[" * 100_000,
     "a list": seal({"a": 1}).replace(b"{", b"[").replace(b"}", b"]"),
 }
-WRONG = {"pid": "12", "heartbeat": "now", "keys": "all", "started": None, "host": 1, "process": [], "owner": "other"}
+WRONG = {
+    "pid": "12",
+    "heartbeat": "now",
+    "keys": "all",
+    "started": None,
+    "host": 1,
+    "process": [],
+    "owner": "other",
+}
 
 
 @pytest.mark.parametrize("name", [*BROKEN, *WRONG])
@@ -181,6 +208,6 @@ def test_a_lease_that_makes_no_sense_is_named_and_blocks_no_run(files, name):
         files.overwrite(".leases/sweep.json", BROKEN[name])
     with pytest.raises(DesaError, match=r"\.leases/sweep\.json: the lease is damaged") as told:
         holders(files)
-    assert "delete the file" in told.value.mend
+    assert "delete the file" in told.value.hint
     with Lease.acquire(files, "run"):
         assert "sweep.json" in files.list(".leases")

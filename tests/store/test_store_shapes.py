@@ -1,4 +1,6 @@
-"""Sealed documents with other types inside are damage: named by every command, repaired like any other damage."""
+"""Sealed documents with other types inside are damage: named by every command, repaired like any
+other damage.
+"""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +45,11 @@ def store(tmp_path, monkeypatch) -> Store:
 def places(document: Any, at: tuple = ()) -> Iterator[tuple]:
     """Every place in a document, outer ones first."""
     inner = (
-        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
     )
     for name, value in inner:
         yield (*at, name)
@@ -61,7 +67,9 @@ def changed(document: dict, place: tuple, value: Any) -> dict:
 
 
 def commands(capsys) -> tuple[int, str]:
-    """`desa store verify`, `list` and `gc` one after the other; what verify said. None may raise another error."""
+    """`desa store verify`, `list` and `gc` one after the other; what verify said. None may raise
+    another error.
+    """
     code = command.main(["verify"])
     told = capsys.readouterr().err
     command.main(["list", "--all", "--no-runs"])
@@ -95,7 +103,10 @@ def test_other_types_in_a_sealed_document_are_damage(store, capsys, name):
                 continue
             if told:
                 found += 1
-                assert all(str(file.parent) in str(error) for error in told.values()), (place, value)
+                assert all(str(file.parent) in str(error) for error in told.values()), (
+                    place,
+                    value,
+                )
                 with pytest.raises(DesaError, match=str(file.parent)):
                     artifact.verify()
     file.write_bytes(whole)
@@ -152,7 +163,7 @@ def test_the_manifest_that_a_trial_made(tmp_path, monkeypatch, capsys):
     with pytest.raises(CorruptArtifact) as error:
         Store(tmp_path / "store").artifact(key).exists()
     assert error.value.where == f"{folder}/manifest.json"
-    assert "store.repair=true" in error.value.mend
+    assert "store.repair=true" in error.value.hint
     assert not Store(tmp_path / "store", repair=True).artifact(key).exists()
 
 

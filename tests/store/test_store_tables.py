@@ -1,4 +1,6 @@
-"""Tables and arrays come back as they were, under their declared schema; the same rows give the same bytes."""
+"""Tables and arrays come back as they were, under their declared schema; the same rows give the
+same bytes.
+"""
 
 from uuid import uuid4
 
@@ -36,12 +38,15 @@ def test_a_table_comes_back_with_its_rows_and_content_hash(artifact, frame):
     assert read_table(artifact, "part-00000.parquet", SCHEMA).equals(frame)
 
 
-def test_the_same_rows_give_the_same_bytes_however_the_frame_was_made(tmp_path, frame):
+def test_the_same_rows_give_the_same_bytes_however_the_frame(tmp_path, frame):
+    """The same rows give the same bytes however the frame was made."""
     pieces = pl.concat([frame[:3], frame[3:500], frame[500:]], rechunk=False)
     sliced = pl.concat([frame[-5:], frame])[5:]
     infos = [
         write_table(artifact_in(tmp_path, str(i)), "x.parquet", made, SCHEMA)
-        for i, made in enumerate([frame, frame, pieces, sliced, pl.DataFrame(frame.to_dicts(), schema=SCHEMA)])
+        for i, made in enumerate(
+            [frame, frame, pieces, sliced, pl.DataFrame(frame.to_dicts(), schema=SCHEMA)]
+        )
     ]
     assert len({info.sha256 for info in infos}) == 1
 
@@ -66,7 +71,9 @@ def test_every_difference_from_the_schema_is_listed_when_written(artifact, frame
 
 
 def test_the_order_of_columns_is_part_of_the_schema(artifact, frame):
-    with pytest.raises(DesaError, match="in the order depth, query_id, top, not query_id, top, depth"):
+    with pytest.raises(
+        DesaError, match="in the order depth, query_id, top, not query_id, top, depth"
+    ):
         write_table(artifact, "x.parquet", frame.select("depth", "query_id", "top"), SCHEMA)
 
 
@@ -106,7 +113,9 @@ def test_memory_order_and_byte_order_leave_no_trace_in_the_file(tmp_path):
 def test_objects_are_refused_and_never_unpickled(artifact):
     with pytest.raises(DesaError, match="no stable bytes"):
         write_array(artifact, "x.npy", np.array([{}], dtype=object))
-    artifact.write_part("y.npy", lambda path: np.save(path, np.array([{}]), allow_pickle=True), rows=1)
+    artifact.write_part(
+        "y.npy", lambda path: np.save(path, np.array([{}]), allow_pickle=True), rows=1
+    )
     with pytest.raises(CorruptArtifact, match="Python objects"):
         read_array(artifact, "y.npy")
 

@@ -1,4 +1,5 @@
-"""Two runs with store.repair=true at once both end, with a whole store: a short form of many rounds.
+"""Two runs with store.repair=true at once both end, with a whole store: a short form of many
+rounds.
 
 The long form, by hand: `python tests/store/two_repairs.py 500`.
 """

@@ -1,4 +1,5 @@
-"""Two processes that repair one store at once: the graph that they run, the damage, and what each of them says.
+"""Two processes that repair one store at once: the graph that they run, the damage, and what each
+of them says.
 
 `python tests/store/two_repairs.py 500` runs many rounds and writes those that did not end well.
 """
@@ -23,13 +24,17 @@ from desa_ray.store.artifacts import Store
 from desa_ray.store.files import Files
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["desa_ray.pipeline.execute", "desa_ray.pipeline.serial", "desa_ray.locks"])
+PROCESSES.set_forkserver_preload(
+    ["desa_ray.pipeline.execute", "desa_ray.pipeline.serial", "desa_ray.locks"]
+)
 ROWS, LIMIT_S = 6, 120.0
 
 
 @dataclass(frozen=True)
 class Derived(Work):
-    """Rows that follow from the stage's name and the bytes of its inputs; some take longer than others."""
+    """Rows that follow from the stage's name and the bytes of its inputs; some take longer than
+    others.
+    """
 
     pool: None = None
     pause_s: float = 0.0
@@ -62,7 +67,10 @@ def graph(store: Store, pause_s: float = 0.0) -> list[Stage]:
     vectors = Stage(store, "vectors", 1, {}, work, {"corpus": corpus})
     postings = Stage(store, "postings", 1, {}, work, {"corpus": corpus})
     ranking = Stage(store, "ranking", 1, {}, work, {"vectors": vectors, "postings": postings})
-    return [Stage(store, "fusion", number, {}, work, {"ranking": ranking, "corpus": corpus}) for number in (1, 2)]
+    return [
+        Stage(store, "fusion", number, {}, work, {"ranking": ranking, "corpus": corpus})
+        for number in (1, 2)
+    ]
 
 
 def run(root: str, pause_s: float = 0.0) -> None:
@@ -74,7 +82,9 @@ def run(root: str, pause_s: float = 0.0) -> None:
 
 
 def _slow_disk(seed: int) -> None:
-    """Makes file operations of this process take a while now and then, so that the other one comes in between."""
+    """Makes file operations of this process take a while now and then, so that the other one comes
+    in between.
+    """
     chance = random.Random(seed)
 
     def slowed(operation: Any) -> Any:
@@ -101,7 +111,9 @@ def _told(root: str, pause_s: float, seed: int, barrier: Any, told: Any) -> None
 
 def damage(root: Path, chance: random.Random) -> list[str]:
     """Hurt some files, each in a way of its own."""
-    files = sorted(path for path in root.rglob("*") if path.is_file() and ".locks" not in path.parts)
+    files = sorted(
+        path for path in root.rglob("*") if path.is_file() and ".locks" not in path.parts
+    )
     hurt = chance.sample(files, chance.randint(1, 5))
     for path in hurt:
         path.chmod(0o644)
@@ -118,7 +130,9 @@ def damage(root: Path, chance: random.Random) -> list[str]:
     return [str(path.relative_to(root)) for path in hurt]
 
 
-def round_of_two(whole: Path, root: Path, chance: random.Random) -> tuple[list[str], list[str], list[str]]:
+def round_of_two(
+    whole: Path, root: Path, chance: random.Random
+) -> tuple[list[str], list[str], list[str]]:
     """Damage a copy of a whole store and let two processes repair it at once.
 
     Returns:
@@ -129,7 +143,10 @@ def round_of_two(whole: Path, root: Path, chance: random.Random) -> tuple[list[s
     barrier, told = PROCESSES.Barrier(2), PROCESSES.Queue()
     pause_s = chance.choice((0.0, 0.001, 0.003))
     seeds = [chance.randrange(1 << 30) for _ in range(2)]
-    both = [PROCESSES.Process(target=_told, args=(str(root), pause_s, seed, barrier, told)) for seed in seeds]
+    both = [
+        PROCESSES.Process(target=_told, args=(str(root), pause_s, seed, barrier, told))
+        for seed in seeds
+    ]
     for process in both:
         process.start()
     deadline = time.monotonic() + LIMIT_S
@@ -143,7 +160,9 @@ def round_of_two(whole: Path, root: Path, chance: random.Random) -> tuple[list[s
     # Damage of what nothing missing is made from is not looked for: only the targets must be whole.
     pairs = list(zip(graph(Store(root)), graph(Store(whole)), strict=True))
     wrong = [str(error) for stage, _ in pairs for error in stage.artifact.damage().values()]
-    wrong += [f"{stage.name} differs" for stage, first in pairs if _content(stage) != _content(first)]
+    wrong += [
+        f"{stage.name} differs" for stage, first in pairs if _content(stage) != _content(first)
+    ]
     return hurt, said, wrong
 
 
@@ -165,7 +184,9 @@ def by_hand(rounds: int, seed: int) -> None:
                 bad += 1
                 sys.stdout.write(f"round {number}: hurt {hurt}; said {said}; wrong {wrong}\n")
                 sys.stdout.flush()
-        sys.stdout.write(f"{rounds} rounds, {bad} did not end well, the longest took {longest:.1f} s\n")
+        sys.stdout.write(
+            f"{rounds} rounds, {bad} did not end well, the longest took {longest:.1f} s\n"
+        )
 
 
 if __name__ == "__main__":

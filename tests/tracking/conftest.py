@@ -1,4 +1,6 @@
-"""A migrated SQLite tracking store for each test of the log, and one MLflow server for all of them."""
+"""A migrated SQLite tracking store for each test of the log, and one MLflow server for
+all of them.
+"""
 
 import os
 import socket
@@ -38,12 +40,28 @@ def port(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[i
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
-    command += ["--artifacts-destination", str(folder / "artifacts"), "--port", str(port), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{folder}/mlflow.db",
+    ]
+    command += [
+        "--artifacts-destination",
+        str(folder / "artifacts"),
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with (folder / "log").open("w") as log:
         environment = {**os.environ, **quiet}
-        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
     try:
         deadline = time.monotonic() + 240
         while True:

@@ -1,4 +1,6 @@
-"""Sweeps logged to a real MLflow server through a proxy, and what the server has of them in the end."""
+"""Sweeps logged to a real MLflow server through a proxy, and what the server has of them in the
+end.
+"""
 
 from pathlib import Path
 
@@ -43,10 +45,14 @@ def check(port: int, experiment: str, names: list[str], *, trash: int = 0) -> No
             assert run.data.params == {"kappa": "60"}
             assert run.data.metrics["ndcg_at_10/draw1"] == 0.75
             assert run.data.tags["sha256.records.parquet"] == "records"
-            assert [file.path for file in client.list_artifacts(run.info.run_id)] == [f"{run.info.run_name}.txt"]
+            assert [file.path for file in client.list_artifacts(run.info.run_id)] == [
+                f"{run.info.run_name}.txt"
+            ]
     deleted = client.search_runs([found.experiment_id], run_view_type=ViewType.DELETED_ONLY)
     assert len(deleted) <= trash
     parents = {run.info.run_id for run in runs if run.info.run_name == "a sweep"}
-    children = [run.data.tags.get("mlflow.parentRunId") for run in runs if run.info.run_name in CELLS]
+    children = [
+        run.data.tags.get("mlflow.parentRunId") for run in runs if run.info.run_name in CELLS
+    ]
     assert len(parents) <= 1
     assert set(children) == (parents or {None})

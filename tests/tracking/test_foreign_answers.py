@@ -1,4 +1,6 @@
-"""What a tracking server may answer: one printable line whatever it is, and the entry stays in the outbox."""
+"""What a tracking server may answer: one printable line whatever it is, and the entry stays in the
+outbox.
+"""
 
 import json
 
@@ -32,27 +34,51 @@ BAD = {
     "cut short": b'{"run": {"info": {"run_id": "ab',
     "numbers": json.dumps(dict.fromkeys(FIELDS, 5)).encode(),
     "lists": json.dumps({field: [[1]] for field in FIELDS}).encode(),
-    "huge numbers": b'{"run": {"info": {"start_time": 1e400}}, "runs": [{"info": {"end_time": 1' + b"0" * 400 + b"}}]}",
+    "huge numbers": (
+        b'{"run": {"info": {"start_time": 1e400}}, "runs": [{"info": {"end_time": 1'
+        + b"0" * 400
+        + b"}}]}"
+    ),
     "NaN": b'{"run": NaN, "runs": NaN, "experiments": NaN, "experiment": NaN}',
     "ids that are paths": b'{"run": {"info": {"run_id": "../../x"}}, "experiment_id": "/etc"}',
-    "empty objects": b'{"run": {}, "runs": [{}], "experiment": {}, "experiments": [{}], "files": [{}]}',
+    "empty objects": (
+        b'{"run": {}, "runs": [{}], "experiment": {}, "experiments": [{}], "files": [{}]}'
+    ),
     "deep": b'{"run": ' * 3000 + b"5" + b"}" * 3000,
 }
 ERRORS = {
     "a list as error": ("400 Bad Request", b'{"error_code": [1], "message": {"a": [2]}}'),
-    "an unknown error": ("500 Internal Server Error", b'{"error_code": "WHO_KNOWS", "message": "\\u001b[31mred"}'),
+    "an unknown error": (
+        "500 Internal Server Error",
+        b'{"error_code": "WHO_KNOWS", "message": "\\u001b[31mred"}',
+    ),
     "too much": ("413 Request Entity Too Large", b"<html>" + b"x" * 200_000),
     "moved": ("302 Found", b""),
     "a gateway": ("502 Bad Gateway", b"<html>nginx</html>"),
 }
 SPOILT = {name: answer(body) for name, body in BAD.items()}
-SPOILT |= {name: answer(body, status, "Location: http://127.0.0.1:9/") for name, (status, body) in ERRORS.items()}
-QUICK = {"a web page", "nothing", "numbers", "ids that are paths", "empty objects", "a list as error", "a gateway"}
+SPOILT |= {
+    name: answer(body, status, "Location: http://127.0.0.1:9/")
+    for name, (status, body) in ERRORS.items()
+}
+QUICK = {
+    "a web page",
+    "nothing",
+    "numbers",
+    "ids that are paths",
+    "empty objects",
+    "a list as error",
+    "a gateway",
+}
 NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SPOILT]
 
 
 def _kind(line: str) -> str:
-    return line.partition("?")[0] if "artifacts/artifacts/" not in line else line.partition(" ")[0] + " artifact"
+    return (
+        line.partition("?")[0]
+        if "artifacts/artifacts/" not in line
+        else line.partition(" ")[0] + " artifact"
+    )
 
 
 def _one_line(text: str | None) -> None:
@@ -89,10 +115,17 @@ def test_the_entry_stays_until_the_server_has_it(name, proxy, port, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["log-batch", "runs/update", "PUT"])
-def test_a_server_that_only_says_yes_gets_no_entry_out_of_the_outbox(kind, proxy, port, tmp_path):
-    """`{}` is what these calls are really answered with; here they never reach the server."""
+def test_a_server_that_only_says_yes_gets_no_entry_out(kind, proxy, port, tmp_path):
+    """A server that only says yes gets no entry out of the outbox. `{}` is what these calls
+    are really answered with; here they never reach the server.
+    """
     experiment = f"yes to {kind}"
-    log = SweepLog(SweepRun(experiment, "b" * 64, "a sweep", False, {}, {}), uri=proxy.url, home=tmp_path, sample_s=0)
+    log = SweepLog(
+        SweepRun(experiment, "b" * 64, "a sweep", False, {}, {}),
+        uri=proxy.url,
+        home=tmp_path,
+        sample_s=0,
+    )
     proxy.plan = lambda _, line: Says(answer(b"{}"), swallow=True) if kind in line else DELIVER
     assert log.cell(made_cell(tmp_path / "out", "one")) is None
     assert log.unsent == 1
@@ -105,7 +138,9 @@ def test_a_server_that_only_says_yes_gets_no_entry_out_of_the_outbox(kind, proxy
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_read_back_is_one_error(name, proxy, tmp_path, monkeypatch):
-    """Artifacts, references and the look of `desa doctor`: each call of each is answered like this in turn."""
+    """Artifacts, references and the look of `desa doctor`: each call of each is answered like this
+    in turn.
+    """
     logged(proxy, tmp_path, "read back", parent=False)
     (run,) = MlflowClient(proxy.url).search_runs(
         [MlflowClient(proxy.url).get_experiment_by_name("desa/read back").experiment_id]
@@ -126,7 +161,9 @@ def test_what_is_read_back_is_one_error(name, proxy, tmp_path, monkeypatch):
             if "artifacts/artifacts/" in line and name in BAD:
                 continue  # any bytes may be an artifact
             proxy.seen.clear()
-            proxy.plan = lambda at, _, number=number: Says(SPOILT[name]) if at == number else DELIVER
+            proxy.plan = lambda at, _, number=number: (
+                Says(SPOILT[name]) if at == number else DELIVER
+            )
             try:
                 read()
             except DesaError as error:
@@ -137,7 +174,9 @@ def test_what_is_read_back_is_one_error(name, proxy, tmp_path, monkeypatch):
 
 def test_the_limit_of_a_call_holds_whatever_drips(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    with raw_server(drips(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n")) as server:
+    with raw_server(
+        drips(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n")
+    ) as server:
         with pytest.raises(DesaError, match=r"no answer within 1 s .*tracking\.offline=true"):
             Tracker(server.url, tmp_path)
         assert server.gone.wait(15)
@@ -160,19 +199,36 @@ def _run(place: str) -> Run:
 
 
 @pytest.mark.parametrize(
-    "place", ["file:///etc", "/etc/cron.d", "relative", "", "C:\\x", "runs:/1/x", "models:/m", "ftp://h/x", "x:y"]
+    "place",
+    [
+        "file:///etc",
+        "/etc/cron.d",
+        "relative",
+        "",
+        "C:\\x",
+        "runs:/1/x",
+        "models:/m",
+        "ftp://h/x",
+        "x:y",
+    ],
 )
 def test_a_server_elsewhere_may_not_name_folders_of_this_machine(place):
-    with pytest.raises(DesaError, match=r"tracking\.uri: http://tracking\.example:5000 keeps .* \(start that server"):
+    with pytest.raises(
+        DesaError,
+        match=r"tracking\.uri: http://tracking\.example:5000 keeps .* \(start that server",
+    ):
         artifacts_of(_run(place), "http://tracking.example:5000")
 
 
-@pytest.mark.parametrize("place", ["mlflow-artifacts:/0/1/artifacts", "s3://bucket/x", "http://127.0.0.1:5000/x"])
+@pytest.mark.parametrize(
+    "place", ["mlflow-artifacts:/0/1/artifacts", "s3://bucket/x", "http://127.0.0.1:5000/x"]
+)
 def test_a_server_may_name_itself_and_object_stores(place):
     assert artifacts_of(_run(place), "http://tracking.example:5000").artifact_uri
 
 
-def test_a_server_on_this_machine_and_a_database_may_name_folders(tmp_path):
+def test_a_server_on_this_machine_and_a_database_may_name(tmp_path):
+    """A server on this machine and a database may name folders."""
     for uri in ("http://127.0.0.1:5000", "sqlite:///x.db"):
         assert artifacts_of(_run(tmp_path.as_uri()), uri).artifact_uri == tmp_path.as_uri()
 
@@ -196,16 +252,23 @@ def test_no_redirect_carries_the_token_away(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "very-secret")
     with raw_server(says(answer(b"{}"))) as other:
         moved = answer(b"", "302 Found", f"Location: {other.url}/")
-        with raw_server(says(moved)) as server, pytest.raises(DesaError, match="answered 302, sending to") as caught:
+        with (
+            raw_server(says(moved)) as server,
+            pytest.raises(DesaError, match="answered 302, sending to") as caught,
+        ):
             Tracker(server.url, tmp_path)
-        assert "set tracking.uri to the address" in caught.value.mend
+        assert "set tracking.uri to the address" in caught.value.hint
         assert other.heard == []
 
 
 def test_the_seam_is_in_place():
-    """MLflow's client opens its sessions through one function: with another MLflow it may have another name."""
+    """MLflow's client opens its sessions through one function: with another MLflow it may have
+    another name.
+    """
     from mlflow.utils.request_utils import _get_request_session
 
     opened = _get_request_session(5, 2, 1.0, [500], True, True)
     assert opened is transport._mlflows_session()
-    assert {type(opened.get_adapter(url)) for url in ("http://x", "https://x")} == {transport._Adapter}
+    assert {type(opened.get_adapter(url)) for url in ("http://x", "https://x")} == {
+        transport._Adapter
+    }

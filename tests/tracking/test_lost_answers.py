@@ -1,4 +1,6 @@
-"""Answers lost between a real MLflow server and a run: exactly one run per log entry, and no entry lost."""
+"""Answers lost between a real MLflow server and a run: exactly one run per log entry, and no entry
+lost.
+"""
 
 import random
 from dataclasses import replace
@@ -38,7 +40,11 @@ def test_every_kind_of_call_may_lose_its_answer(proxy, port, tmp_path):
     [
         (LOSE, 0),
         (CUT, 3),
-        *(pytest.param(fate, seed, marks=pytest.mark.slow) for fate in (LOSE, CUT) for seed in range(4, 12)),
+        *(
+            pytest.param(fate, seed, marks=pytest.mark.slow)
+            for fate in (LOSE, CUT)
+            for seed in range(4, 12)
+        ),
     ],
 )
 def test_one_run_per_entry_whatever_answers_are_lost(fate, seed, proxy, port, tmp_path):
@@ -53,7 +59,8 @@ def test_one_run_per_entry_whatever_answers_are_lost(fate, seed, proxy, port, tm
     experiment = f"{'lose' if fate == LOSE else 'cut'}{seed}"
     logged(proxy, tmp_path, experiment)
     assert proxy.lost >= 4
-    # A request that is still at work when it is looked for is made again, and what it makes then is removed.
+    # A request that is still at work when it is looked for is made again, and what it makes then is
+    # removed.
     check(port, experiment, ["a sweep", *CELLS], trash=0 if fate == LOSE else 5)
 
 
@@ -73,7 +80,9 @@ def test_every_new_run_may_lose_its_answer_twice(proxy, port, tmp_path):
 
 
 def test_a_run_made_too_late_to_be_found_is_removed(proxy, port, tmp_path, monkeypatch):
-    """The answer to `create` never comes, and the run appears only after another was made for its entry."""
+    """The answer to `create` never comes, and the run appears only after another was made for its
+    entry.
+    """
     hidden: list[str] = []
     from desa_ray.tracking.delivery import Delivery
 
@@ -109,9 +118,15 @@ def test_a_report_whose_answer_is_lost_is_one_run(proxy, port, tmp_path):
     run_id = log_report(tracker, "reported", tmp_path / "report", {"datasets": "one"}, {"a": "b"})
     client = MlflowClient(f"http://127.0.0.1:{port}")
     (run,) = client.search_runs([client.get_run(run_id).info.experiment_id])
-    assert (run.info.run_id, run.info.status, run.data.params) == (run_id, "FINISHED", {"datasets": "one"})
+    assert (run.info.run_id, run.info.status, run.data.params) == (
+        run_id,
+        "FINISHED",
+        {"datasets": "one"},
+    )
     proxy.plan = lambda _, line: LOSE if line.endswith("log-parameter") else DELIVER
-    with pytest.raises(DesaError, match=r"could not be logged: the server cannot be reached.*enabled=false"):
+    with pytest.raises(
+        DesaError, match=r"could not be logged: the server cannot be reached.*enabled=false"
+    ):
         log_report(tracker, "reported", tmp_path / "report", {"datasets": "two"}, {})
 
 
@@ -121,7 +136,12 @@ def test_a_slow_upload_goes_on_while_it_moves(proxy, tmp_path, monkeypatch):
     proxy.pause_s = 7.0
     cell = made_cell(tmp_path / "out", "one", text="r" * 2_000_000)
     cell = replace(cell, tags={"sha256.records.parquet": "big"})
-    log = SweepLog(SweepRun("slow", "a" * 64, "a sweep", False, {}, {}), uri=proxy.url, home=tmp_path, sample_s=0)
+    log = SweepLog(
+        SweepRun("slow", "a" * 64, "a sweep", False, {}, {}),
+        uri=proxy.url,
+        home=tmp_path,
+        sample_s=0,
+    )
     assert log.cell(cell), log.outbox.trouble
     log.end("FINISHED", {}, [], [])
     assert proxy.paused == 1

@@ -1,4 +1,6 @@
-"""A tracking store that cannot be opened: one error that says why, at once, and nothing of it changed."""
+"""A tracking store that cannot be opened: one error that says why, at once, and nothing of it
+changed.
+"""
 
 import json
 import socket
@@ -75,7 +77,8 @@ def test_a_locked_database_is_waited_for_and_then_named(database, monkeypatch):
     open_client(f"sqlite:///{database}")
 
 
-def test_a_folder_a_missing_folder_and_a_foreign_database_are_refused(tmp_path):
+def test_a_folder_a_missing_folder_and_a_foreign_database(tmp_path):
+    """A folder a missing folder and a foreign database are refused."""
     _refused(f"sqlite:///{tmp_path}", "it is a folder")
     _refused(f"sqlite:///{tmp_path}/nowhere/mlflow.db", f"no folder {tmp_path}/nowhere")
     assert not (tmp_path / "nowhere").exists()
@@ -94,8 +97,13 @@ def test_addresses_that_are_none_are_refused(tmp_path):
     _refused("sqlite://", "in memory", "name a file")
 
 
-def test_a_driver_that_is_not_installed_is_named_and_the_password_is_not(tmp_path):
-    text = _refused("oracle+cx_oracle://user:secret@host/name", "driver cx_Oracle is not installed", "pip install")
+def test_a_driver_that_is_not_installed_is_named(tmp_path):
+    """A driver that is not installed is named and the password is not."""
+    text = _refused(
+        "oracle+cx_oracle://user:secret@host/name",
+        "driver cx_Oracle is not installed",
+        "pip install",
+    )
     assert "secret" not in text
 
 
@@ -109,7 +117,9 @@ def closed_port() -> Iterator[int]:
 
 def test_a_server_that_is_away_is_named_without_its_password(closed_port):
     text = _refused(
-        f"http://user:secret@127.0.0.1:{closed_port}", f"http://***@127.0.0.1:{closed_port}", "start the server"
+        f"http://user:secret@127.0.0.1:{closed_port}",
+        f"http://***@127.0.0.1:{closed_port}",
+        "start the server",
     )
     assert "secret" not in text
 
@@ -121,7 +131,9 @@ def test_a_database_of_another_version_says_what_to_do(database):
     _refused(f"sqlite:///{database}", "version")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"uri": 3}', "\x00\xff", '{"url": "sqlite:///x"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"uri": 3}', "\x00\xff", '{"url": "sqlite:///x"}']
+)
 def test_a_damaged_note_of_the_last_run_is_told(text, tmp_path):
     (tmp_path / "last_tracking.json").write_text(text, encoding="latin-1")
     with pytest.raises(DesaError, match=r"last_tracking\.json: is damaged.*delete it"):

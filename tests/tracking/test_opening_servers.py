@@ -15,20 +15,38 @@ from tests.raw_server import answer, raw_server, says
 from tests.tracking.entries_made_up import made_cell, open_log, runs_in
 
 OFFLINE = "tracking.offline=true now, and `desa sync`"
-FULL = b'{"error_code": "INTERNAL_ERROR", "message": "(sqlite3.OperationalError) database or disk is full [SQL: X]"}'
+FULL = (
+    b'{"error_code": "INTERNAL_ERROR", "message": "(sqlite3.OperationalError) database or disk is'
+    b' full [SQL: X]"}'
+)
 STATUSES = {
-    "a gateway without a server": (answer(b"<html>nginx</html>", "502 Bad Gateway"), ["502 Bad Gateway", OFFLINE]),
-    "a server that starts": (answer(b"", "503 Service Unavailable"), ["503 Service Unavailable", OFFLINE]),
+    "a gateway without a server": (
+        answer(b"<html>nginx</html>", "502 Bad Gateway"),
+        ["502 Bad Gateway", OFFLINE],
+    ),
+    "a server that starts": (
+        answer(b"", "503 Service Unavailable"),
+        ["503 Service Unavailable", OFFLINE],
+    ),
     "a gateway that waited": (answer(b"", "504 Gateway Timeout"), ["504", OFFLINE]),
     "a full disk": (
         answer(FULL, "500 Internal Server Error"),
         ["its disk is full", "free space on the tracking server"],
     ),
-    "a full object store": (answer(b"", "507 Insufficient Storage"), ["disk is full", "free space"]),
-    "no login": (answer(b"You are not authenticated.", "401 Unauthorized"), ["MLFLOW_TRACKING_USERNAME"]),
-    "no permission": (answer(b'{"error_code": "PERMISSION_DENIED"}', "403 Forbidden"), ["permission"]),
-    "another web server": (answer(b"Not found", "404 Not Found"), ["404", "mend the address"]),
-    "no web server": (b"SSH-2.0-OpenSSH_9.6\r\n", ["no HTTP: SSH-2.0", "mend the address"]),
+    "a full object store": (
+        answer(b"", "507 Insufficient Storage"),
+        ["disk is full", "free space"],
+    ),
+    "no login": (
+        answer(b"You are not authenticated.", "401 Unauthorized"),
+        ["MLFLOW_TRACKING_USERNAME"],
+    ),
+    "no permission": (
+        answer(b'{"error_code": "PERMISSION_DENIED"}', "403 Forbidden"),
+        ["permission"],
+    ),
+    "another web server": (answer(b"Not found", "404 Not Found"), ["404", "fix the address"]),
+    "no web server": (b"SSH-2.0-OpenSSH_9.6\r\n", ["no HTTP: SSH-2.0", "fix the address"]),
     "one that hangs up": (b"", ["cannot be reached", OFFLINE]),
 }
 
@@ -59,7 +77,8 @@ def _refused(uri: str) -> str:
 
 
 @pytest.mark.parametrize("name", STATUSES)
-def test_what_a_server_answers_at_the_start_is_told_with_its_mend(name):
+def test_what_a_server_answers_at_the_start_is_told(name):
+    """What a server answers at the start is told with its hint."""
     said, words = STATUSES[name]
     with raw_server(says(said)) as server:
         text = _refused(server.url)
@@ -76,8 +95,18 @@ def test_where_nobody_is_the_log_can_wait(dead):
 
 
 def test_a_run_whose_server_is_away_is_told_of_offline(collection, refuse, dead):
-    common = ["dataset=beir_folder", f"dataset.path={collection}", "cluster=serial", "method=original"]
-    refuse(["tracking.uri", dead, "tracking.offline=true", "desa sync"], "run", *common, f"tracking.uri={dead}")
+    common = [
+        "dataset=beir_folder",
+        f"dataset.path={collection}",
+        "cluster=serial",
+        "method=original",
+    ]
+    refuse(
+        ["tracking.uri", dead, "tracking.offline=true", "desa sync"],
+        "run",
+        *common,
+        f"tracking.uri={dead}",
+    )
 
 
 def test_a_dead_proxy_is_named_and_the_server_is_not_blamed(dead, monkeypatch):
@@ -96,7 +125,9 @@ def test_a_dead_proxy_is_named_and_the_server_is_not_blamed(dead, monkeypatch):
 def test_a_proxy_without_the_server_is_named(monkeypatch):
     with raw_server(says(answer(b"", "502 Bad Gateway"))) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
-        assert f"502 Bad Gateway through the proxy {proxy.url} (HTTP_PROXY)" in _refused("http://tracking.example:5000")
+        assert f"502 Bad Gateway through the proxy {proxy.url} (HTTP_PROXY)" in _refused(
+            "http://tracking.example:5000"
+        )
 
 
 @pytest.fixture
@@ -129,7 +160,9 @@ def test_a_full_disk_under_a_growing_database_keeps_the_entries(uri, tmp_path):
 
     event.listen(Engine, "engine_connect", limit)
     try:
-        big = replace(made_cell(tmp_path / "out", "one"), tags={f"key.{n}": "x" * 7000 for n in range(50)})
+        big = replace(
+            made_cell(tmp_path / "out", "one"), tags={f"key.{n}": "x" * 7000 for n in range(50)}
+        )
         assert log.cell(big) is None
         assert log.unsent == 1
         assert "disk is full" in str(log.outbox.trouble)
@@ -146,5 +179,7 @@ def test_a_full_disk_for_artifacts_is_told(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "mkdir", full)
-    with pytest.raises(DesaError, match=r"cannot be made: No space left on device \(free space on that disk"):
+    with pytest.raises(
+        DesaError, match=r"cannot be made: No space left on device \(free space on that disk"
+    ):
         artifact_folder(tmp_path / "mlartifacts")

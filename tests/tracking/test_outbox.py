@@ -1,4 +1,6 @@
-"""The log of a sweep reaches MLflow once and whole, whatever dies on the way. A real SQLite store each."""
+"""The log of a sweep reaches MLflow once and whole, whatever dies on the way. A real SQLite store
+each.
+"""
 
 import errno
 import json
@@ -33,20 +35,27 @@ def test_a_sweep_is_a_parent_with_a_child_a_cell(uri, tmp_path):
     assert {run.data.tags["mlflow.parentRunId"] for run in (one, two)} == {parent.info.run_id}
     assert (one.info.status, one.info.start_time, one.info.end_time) == ("FINISHED", 1_000, 2_000)
     # What has no finite value is absent.
-    assert one.data.metrics == {"ndcg_at_10": 0.5, "ndcg_at_10/draw0": 0.25, "ndcg_at_10/draw1": 0.75}
+    assert one.data.metrics == {
+        "ndcg_at_10": 0.5,
+        "ndcg_at_10/draw0": 0.25,
+        "ndcg_at_10/draw1": 0.75,
+    }
     assert (two.info.status, two.data.tags["desa.error"]) == ("FAILED", "the shard was bad")
     text = Path(MlflowClient(uri).download_artifacts(run_id, "one.txt", str(tmp_path))).read_text()
     assert text == "records"
     assert not list((tmp_path / "home" / "outbox").glob("*/*"))
 
 
-def test_a_resumed_sweep_goes_on_in_its_parent_and_doubles_no_child(uri, tmp_path):
+def test_a_resumed_sweep_goes_on_in_its_parent_and_doubles(uri, tmp_path):
+    """A resumed sweep goes on in its parent and doubles no child."""
     first = open_log(uri, tmp_path / "home")
     first.cell(made_cell(tmp_path / "out", "one"))
     first.cell(made_cell(tmp_path / "out", "two", error="no memory"))
     first.end("KILLED", {}, [], [])
     second = open_log(uri, tmp_path / "home")
-    assert {name: [run.info.status for run in runs] for name, runs in runs_in(uri).items()}["a sweep"] == ["RUNNING"]
+    assert {name: [run.info.status for run in runs] for name, runs in runs_in(uri).items()}[
+        "a sweep"
+    ] == ["RUNNING"]
     for name in ("one", "two"):
         second.cell(made_cell(tmp_path / "out", name))
     second.end("FINISHED", {}, [], [])
@@ -69,7 +78,9 @@ def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
     log = open_log(uri, home)
     log.cell(made_cell(tmp_path / "out", "one"))
     away = database.with_name("away.db")
-    database.rename(away)  # the store is gone; a folder in its place keeps MLflow from making a new one
+    database.rename(
+        away
+    )  # the store is gone; a folder in its place keeps MLflow from making a new one
     database.mkdir()
     log.outbox.delivery = None
     assert log.cell(made_cell(tmp_path / "out", "two")) is None
@@ -87,12 +98,15 @@ def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
     runs = runs_in(uri)
     assert [run.info.status for run in runs["a sweep"]] == ["FINISHED"]
     (two,) = runs["two"]
-    text = Path(MlflowClient(uri).download_artifacts(two.info.run_id, "two.txt", str(tmp_path))).read_text()
+    text = Path(
+        MlflowClient(uri).download_artifacts(two.info.run_id, "two.txt", str(tmp_path))
+    ).read_text()
     assert text == "records"  # as it was when it was logged
     assert not list((home / "outbox").glob("*/*"))
 
 
-def test_what_is_sent_at_once_is_linked_and_what_has_to_wait_is_copied(uri, tmp_path, monkeypatch):
+def test_what_is_sent_at_once_is_linked_and_what_has_to_wait(uri, tmp_path, monkeypatch):
+    """What is sent at once is linked and what has to wait is copied."""
     log = open_log(uri, tmp_path / "home", offline=True)
     file = tmp_path / "run.trec"
     file.write_text("as logged")
@@ -131,8 +145,17 @@ def test_offline_sends_nothing_until_sync(uri, tmp_path, monkeypatch, capsys):
 def test_a_second_delivery_changes_nothing(uri, tmp_path):
     """A process killed after MLflow had all of it, before the document was removed."""
     tracker = Tracker(uri, tmp_path / "artifacts")
-    document = {"kind": "begin", "name": "a sweep", "params": {"kappa": "2"}, "tags": {}, "started_ms": 1_000}
-    measured = {"kind": "metrics", "metrics": [["system/cpu", 5.0, 1_500, 0], ["system/cpu", 7.0, 1_600, 1]]}
+    document = {
+        "kind": "begin",
+        "name": "a sweep",
+        "params": {"kappa": "2"},
+        "tags": {},
+        "started_ms": 1_000,
+    }
+    measured = {
+        "kind": "metrics",
+        "metrics": [["system/cpu", 5.0, 1_500, 0], ["system/cpu", 7.0, 1_600, 1]],
+    }
     for _ in range(2):
         delivery = Delivery(tracker, "tested", SWEEP, "attempt")
         parent = delivery.send(document, tmp_path)
@@ -153,7 +176,8 @@ time.sleep(300)
 """
 
 
-def test_runs_of_a_killed_driver_end_as_killed_without_anybody_doing_anything(uri, tmp_path):
+def test_runs_of_a_killed_driver_end_as_killed_without_anybody(uri, tmp_path):
+    """Runs of a killed driver end as killed without anybody doing anything."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", DRIVER, uri, str(tmp_path / "home")]
     (tmp_path / "home").mkdir()
@@ -171,7 +195,8 @@ def test_runs_of_a_killed_driver_end_as_killed_without_anybody_doing_anything(ur
     assert [run.info.status for run in runs_in(uri)["one"]] == ["FINISHED"]
 
 
-def test_a_dead_sweep_whose_watchdog_died_too_is_ended_by_the_next_run(uri, tmp_path):
+def test_a_dead_sweep_whose_watchdog_died_too_is_ended(uri, tmp_path):
+    """A dead sweep whose watchdog died too is ended by the next run."""
     home = tmp_path / "home"
     dead = open_log(uri, home)
     assert dead.watchdog is not None
@@ -196,11 +221,11 @@ def test_many_first_runs_at_once_share_a_new_database(tmp_path):
     """MLflow alone breaks a database that two processes migrate at once."""
     uri, root = f"sqlite:///{tmp_path / 'new.db'}", Path(__file__).parents[2]
     code = (
-        "import sys; from pathlib import Path; from tests.tracking.entries_made_up import made_sweep, made_cell\n"
-        "from desa_ray.tracking.sweeps import SweepLog\n"
-        "home, run = Path(sys.argv[2]), made_sweep(sys.argv[3] * 64)\n"
-        "log = SweepLog(run, uri=sys.argv[1], home=home, sample_s=0)\n"
-        "log.cell(made_cell(home / sys.argv[3], 'one')); log.end('FINISHED', {}, [], [])"
+        "import sys; from pathlib import Path; from tests.tracking.entries_made_up import"
+        " made_sweep, made_cell\nfrom desa_ray.tracking.sweeps import SweepLog\nhome, run ="
+        " Path(sys.argv[2]), made_sweep(sys.argv[3] * 64)\nlog = SweepLog(run, uri=sys.argv[1],"
+        " home=home, sample_s=0)\nlog.cell(made_cell(home / sys.argv[3], 'one'));"
+        " log.end('FINISHED', {}, [], [])"
     )
     started = [
         subprocess.Popen(

@@ -1,4 +1,6 @@
-"""Files of an outbox that make no sense: told by name, never a traceback, and nothing else is held up by them."""
+"""Files of an outbox that make no sense: told by name, never a traceback, and nothing else is held
+up by them.
+"""
 
 import json
 import os
@@ -68,7 +70,9 @@ def see_it_set_aside(folder: Path, uri: str, capsys) -> None:
         sync([])
     assert str(folder / "00001.refused") in str(told.value)
     assert "2 log entries sent" in capsys.readouterr().out
-    assert {name: [run.info.status for run in runs] for name, runs in runs_in(uri).items()} == {"a sweep": ["FINISHED"]}
+    assert {name: [run.info.status for run in runs] for name, runs in runs_in(uri).items()} == {
+        "a sweep": ["FINISHED"]
+    }
     assert next(left_behind(folder.parents[1], uri)).waiting() == []
 
 
@@ -86,7 +90,9 @@ def test_an_entry_of_wrong_shape_is_set_aside(waiting, uri, capsys, name):
     see_it_set_aside(waiting, uri, capsys)
 
 
-@pytest.mark.parametrize("data", [*NOT_JSON.values(), b"{}", b'{"uri": 1}'], ids=[*NOT_JSON, "no fields", "a number"])
+@pytest.mark.parametrize(
+    "data", [*NOT_JSON.values(), b"{}", b'{"uri": 1}'], ids=[*NOT_JSON, "no fields", "a number"]
+)
 def test_a_target_that_makes_no_sense_is_told_after_all_others(waiting, uri, home, capsys, data):
     damaged = waiting.with_name("damaged")
     damaged.mkdir()
@@ -97,7 +103,7 @@ def test_a_target_that_makes_no_sense_is_told_after_all_others(waiting, uri, hom
         sync([])
     assert told.value.where == str(damaged / "target.json")
     assert "1 log entries" in told.value.what
-    assert f"move {damaged} away" in told.value.mend
+    assert f"move {damaged} away" in told.value.hint
     assert not waiting.exists()  # it was sent
     with pytest.raises(DesaError, match="is damaged"):  # a run says it too, before any work
         open_log(uri, home)
@@ -133,7 +139,9 @@ def test_an_outbox_that_goes_while_others_are_looked_at(waiting, uri, home):
 
 
 @pytest.mark.parametrize(
-    "data", [*NOT_JSON.values(), b"{}", b'{"uri": 1}', b'{"uri": null}'], ids=[*NOT_JSON, "none", "a number", "null"]
+    "data",
+    [*NOT_JSON.values(), b"{}", b'{"uri": 1}', b'{"uri": null}'],
+    ids=[*NOT_JSON, "none", "a number", "null"],
 )
 def test_a_note_of_the_last_run_that_makes_no_sense_is_told(home, data):
     home.mkdir()
@@ -141,4 +149,4 @@ def test_a_note_of_the_last_run_that_makes_no_sense_is_told(home, data):
     with pytest.raises(DesaError, match="is damaged") as told:
         last_uri(home)
     assert told.value.where == str(home / FILE)
-    assert "delete it" in told.value.mend
+    assert "delete it" in told.value.hint

@@ -1,4 +1,6 @@
-"""Two threads of one process use one outbox: an interrupt ends the log while another thread finishes a cell."""
+"""Two threads of one process use one outbox: an interrupt ends the log while another thread
+finishes a cell.
+"""
 
 import random
 import sys
@@ -26,7 +28,9 @@ class Recorder:
         self.random, self.delivered = random.Random(seed), Counter[str]()
 
     def send(self, document: Mapping[str, Any], folder: Path) -> str:
-        assert [path.read_text() for path in folder.iterdir() if path.name[0] != "."] == [document["name"]]
+        assert [path.read_text() for path in folder.iterdir() if path.name[0] != "."] == [
+            document["name"]
+        ]
         time.sleep(self.random.choice((0, 0, 1e-5, 2e-4)))
         self.delivered[document["name"]] += 1
         return f"run of {document['name']}"
@@ -45,14 +49,19 @@ def eager_threads() -> Iterator[None]:
 def outbox(tmp_path, monkeypatch) -> Outbox:
     monkeypatch.setattr("os.fsync", lambda _: None)
     return Outbox.create(
-        tmp_path / "outbox", Target(f"sqlite:///{tmp_path}/x.db", str(tmp_path / "a"), "tested", SWEEP, "attempt")
+        tmp_path / "outbox",
+        Target(f"sqlite:///{tmp_path}/x.db", str(tmp_path / "a"), "tested", SWEEP, "attempt"),
     )
 
 
 def test_two_threads_send_each_entry_once(outbox, tmp_path, eager_threads):
     """A thousand interleavings of put, send and keep."""
     outbox.delivery = recorder = Recorder(1)  # type: ignore[assignment]
-    document = {**cell_document(made_cell(tmp_path / "out", "one")), "artifacts": [], "child": False}
+    document = {
+        **cell_document(made_cell(tmp_path / "out", "one")),
+        "artifacts": [],
+        "child": False,
+    }
     sent: Counter[int] = Counter()
     failures: list[BaseException] = []
     barrier = threading.Barrier(2, timeout=60)
@@ -95,7 +104,9 @@ def test_an_entry_after_the_end_is_refused_by_name(outbox):
 
 
 def test_a_log_ended_while_a_cell_is_logged_has_both_once(uri, tmp_path):
-    """With a real store: the cell's thread sends, the main thread ends the log in the middle of it."""
+    """With a real store: the cell's thread sends, the main thread ends the log in the
+    middle of it.
+    """
     log = open_log(uri, tmp_path / "home")
     entered = threading.Event()
     whole = log.outbox._put
@@ -107,7 +118,9 @@ def test_a_log_ended_while_a_cell_is_logged_has_both_once(uri, tmp_path):
 
     log.outbox._put = slowly  # type: ignore[method-assign]
     ids: list[str | None] = []
-    thread = threading.Thread(target=lambda: ids.append(log.cell(made_cell(tmp_path / "out", "one"))))
+    thread = threading.Thread(
+        target=lambda: ids.append(log.cell(made_cell(tmp_path / "out", "one")))
+    )
     thread.start()
     assert entered.wait(60)
     log.end("KILLED", {}, [], [])

@@ -1,4 +1,6 @@
-"""Homes of any name: the database lies in its own home, is found there again, and nothing is made beside it."""
+"""Homes of any name: the database lies in its own home, is found there again, and nothing is made
+beside it.
+"""
 
 import json
 from pathlib import Path
@@ -20,12 +22,28 @@ from desa_ray.tracking.runs import Tracker
 from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file, sqlite_uri
 from tests.tracking.entries_made_up import made_cell, open_log, runs_in
 
-NAMES = ["a?b", "a?c", "a%41b", "aAb", "a#b&c=d", "a%3Fb", "%zz", "C:\\desa", "äöü 日本+", "a::b[c]*", "a\nb"]
-paths = st.lists(st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1), min_size=1)
+NAMES = [
+    "a?b",
+    "a?c",
+    "a%41b",
+    "aAb",
+    "a#b&c=d",
+    "a%3Fb",
+    "%zz",
+    "C:\\desa",
+    "äöü 日本+",
+    "a::b[c]*",
+    "a\nb",
+]
+paths = st.lists(
+    st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1),
+    min_size=1,
+)
 
 
 @given(paths.map(lambda parts: Path("/", *parts)))
-def test_addresses_are_read_as_they_were_written_here_and_by_sqlalchemy(path):
+def test_addresses_are_read_as_they_were_written_here(path):
+    """Addresses are read as they were written here and by sqlalchemy."""
     uri = sqlite_uri(path)
     for address in (uri, for_mlflow(uri)):
         assert sqlite_file(address) == path
@@ -37,7 +55,13 @@ def test_addresses_of_plain_paths_are_as_they_always_were():
     for path in ("/home/ann/.desa/mlflow.db", "/data sets/a-b_c.d/mlflow.db"):
         assert sqlite_uri(Path(path)) == for_mlflow(f"sqlite:///{path}") == f"sqlite:///{path}"
     assert sqlite_file("sqlite:///runs.db?timeout=3") == Path("runs.db")
-    for other in ("sqlite://", "sqlite:///:memory:", "sqlite:///", "http://host/sqlite:///x", "postgresql://host/x"):
+    for other in (
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:///",
+        "http://host/sqlite:///x",
+        "postgresql://host/x",
+    ):
         assert sqlite_file(other) is None
 
 
@@ -63,20 +87,27 @@ def homes(database, tmp_path) -> list[Path]:
     return made
 
 
-def test_every_home_has_its_own_runs_and_artifacts_and_nothing_lies_beside_them(homes, tmp_path):
+def test_every_home_has_its_own_runs_and_artifacts_and_nothing(homes, tmp_path):
+    """Every home has its own runs and artifacts and nothing lies beside them."""
     runs: dict[Path, str] = {}
     for number, home in enumerate(homes):
         tracker = Tracker(sqlite_uri(home / "mlflow.db"), home / "mlartifacts")
         experiment = tracker.experiment("default")
-        runs[home] = tracker.client.create_run(experiment, tags={"key.x": f"{number:064x}"}).info.run_id
+        runs[home] = tracker.client.create_run(
+            experiment, tags={"key.x": f"{number:064x}"}
+        ).info.run_id
         (tmp_path / "records.parquet").write_text(home.name)
         tracker.client.log_artifact(runs[home], str(tmp_path / "records.parquet"))
     for number, home in enumerate(homes):
         uri = sqlite_uri(home / "mlflow.db")
-        assert referred(uri, home / "mlartifacts") == {f"{number:064x}": {runs[home]: pytest.approx(0, abs=1e11)}}
+        assert referred(uri, home / "mlartifacts") == {
+            f"{number:064x}": {runs[home]: pytest.approx(0, abs=1e11)}
+        }
         with fetched([runs[home]], "records.parquet", uri) as found:
             assert [(run, path.read_text()) for run, path in found] == [(runs[home], home.name)]
-        assert [path.read_text() for path in (home / "mlartifacts").rglob("records.parquet")] == [home.name]
+        assert [path.read_text() for path in (home / "mlartifacts").rglob("records.parquet")] == [
+            home.name
+        ]
         assert "schema" in look_at_tracking(uri)
     assert sorted(path.name for path in homes[0].parent.iterdir()) == sorted(NAMES)
 
@@ -84,9 +115,13 @@ def test_every_home_has_its_own_runs_and_artifacts_and_nothing_lies_beside_them(
 def test_the_last_runs_are_found_again_by_the_home_alone(homes, monkeypatch):
     for home in homes[:3]:
         monkeypatch.setenv("DESA_HOME", str(home))
-        (home / "last_tracking.json").write_text(json.dumps({"uri": sqlite_uri(home / "mlflow.db")}))
+        (home / "last_tracking.json").write_text(
+            json.dumps({"uri": sqlite_uri(home / "mlflow.db")})
+        )
         client = open_client(last_uri(home))
-        run = client.create_run(client.create_experiment("x", artifact_location=(home / "x").as_uri())).info.run_id
+        run = client.create_run(
+            client.create_experiment("x", artifact_location=(home / "x").as_uri())
+        ).info.run_id
         with pytest.raises(DesaError, match=r"neither it nor its children have records\.parquet"):
             load_records(run)
 

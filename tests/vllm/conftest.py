@@ -1,4 +1,6 @@
-"""SmolLM2 on real vLLM, converted once into the environment's folder and loaded once for all tests."""
+"""SmolLM2 on real vLLM, converted once into the environment's folder and loaded once for
+all tests.
+"""
 
 import importlib.util
 import sys
@@ -22,7 +24,9 @@ from desa_ray.engines.vllm_generator import VllmGenerator
 
 @pytest.fixture(scope="session")
 def model_home() -> Path:
-    if importlib.util.find_spec("vllm") is None:  # not imported here: the engine sets what it reads at import
+    if (
+        importlib.util.find_spec("vllm") is None
+    ):  # not imported here: the engine sets what it reads at import
         pytest.skip("needs the vLLM environment: make test-vllm")
     return Path(sys.prefix) / "models"
 
@@ -34,9 +38,13 @@ def smollm2() -> GeneratorConfig:
 
 @pytest.fixture(scope="session")
 def engine(smollm2: GeneratorConfig, model_home: Path) -> VllmGenerator:
-    """Not through `load_generator`, which would take the test run out of the terminal's process group."""
+    """Not through `load_generator`, which would take the test run out of the terminal's process
+    group.
+    """
     files = find_generator(smollm2, model_home)
-    return VllmGenerator(replace(smollm2, max_model_len=1024), files, model="SmolLM2", revision=None)
+    return VllmGenerator(
+        replace(smollm2, max_model_len=1024), files, model="SmolLM2", revision=None
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""Real vLLM on a CPU: same seeds, same text, whatever the batch; constrained form; real retries; errors that help."""
+"""Real vLLM on a CPU: same seeds, same text, whatever the batch; constrained form; real retries;
+errors that help.
+"""
 
 import json
 import os
@@ -35,7 +37,9 @@ def test_the_model_is_converted_once_and_checked_by_hash(model_home, tmp_path):
     text = (other / "config.json").read_text()
     (other / "config.json").unlink()
     (other / "config.json").write_text(text.replace("8192", "8193"))
-    with pytest.raises(DesaError, match=r"differ from their recorded hashes: config\.json \(delete the folder"):
+    with pytest.raises(
+        DesaError, match=r"differ from their recorded hashes: config\.json \(delete the folder"
+    ):
         smollm2_folder(tmp_path)
 
 
@@ -49,7 +53,12 @@ def test_text_does_not_depend_on_order_splits_or_company(engine, records, whole)
 def test_the_seed_decides_the_text(engine):
     messages = [{"role": "user", "content": "Tell me about rivers."}]
     seeds = [1, 2, 2**63 - 1, 1]
-    texts = [out.text for out in engine.generate([Request(messages, s, Sampling(16, 0.7, 0.9, 20)) for s in seeds])]
+    texts = [
+        out.text
+        for out in engine.generate(
+            [Request(messages, s, Sampling(16, 0.7, 0.9, 20)) for s in seeds]
+        )
+    ]
     assert texts[0] == texts[3]
     assert len(set(texts)) == 3
 
@@ -76,7 +85,9 @@ def test_outputs_are_five_strings_or_were_cut(whole):
 def test_real_retries_and_fallbacks_happen_and_are_told(whole):
     assert whole["retries"].sum() > 0
     for row in whole.rows(named=True):
-        verdict = check_references(row["raw"][0], finish_reason=row["finish_reasons"][0], system_prompt=PROMPT.system)
+        verdict = check_references(
+            row["raw"][0], finish_reason=row["finish_reasons"][0], system_prompt=PROMPT.system
+        )
         assert (row["fallback"], row["reason"]) == (not verdict.valid, verdict.reason)
         assert row["texts"] == list(verdict.texts or ())
         assert (row["retries"] == 1) == (row["rejected"][0] is not None)
@@ -91,11 +102,17 @@ def test_free_text_prompts_work_with_the_same_engine(engine, records):
     assert row["raw"][0].startswith(row["texts"][0])
 
 
-def test_a_request_that_does_not_fit_is_an_error_and_the_engine_goes_on(engine, records, whole):
+def test_a_request_that_does_not_fit_is_an_error_and_the_engine(engine, records, whole):
+    """A request that does not fit is an error and the engine goes on."""
     endless = {"type": "array", "items": {"type": "string"}, "minItems": 500}
 
     def ask(words: int, tokens: int) -> Request:
-        return Request([{"role": "user", "content": "word " * words}], 1, Sampling(tokens, 0.7, 0.9, 20), endless)
+        return Request(
+            [{"role": "user", "content": "word " * words}],
+            1,
+            Sampling(tokens, 0.7, 0.9, 20),
+            endless,
+        )
 
     for words in (3000, 950):
         with pytest.raises(DesaError, match=r"raise generator\.max_model_len \(now 1024\)"):
@@ -103,7 +120,8 @@ def test_a_request_that_does_not_fit_is_an_error_and_the_engine_goes_on(engine, 
     assert records(engine, ["q2"]).row(0) == whole.row(1)
 
 
-# One process tries what cannot start, then what can: what a failed start leaves behind must not stop the next.
+# One process tries what cannot start, then what can: what a failed start leaves behind must not
+# stop the next.
 STARTS = """
 import json, sys
 from dataclasses import replace
@@ -140,13 +158,20 @@ print(json.dumps({"told": told, "row": row}))
 """
 
 
-def test_failed_starts_are_told_by_cause_and_another_process_gives_the_same_text(model_home, tmp_path, whole):
+def test_failed_starts_are_told_by_cause_and_another_process(model_home, tmp_path, whole):
+    """Failed starts are told by cause and another process gives the same text."""
     broken = tmp_path / "broken"
-    shutil.copytree(model_home / FOLDER, broken, ignore=shutil.ignore_patterns("model.safetensors", RECORD))
-    (broken / "model.safetensors").write_bytes((model_home / FOLDER / "model.safetensors").read_bytes()[: 1 << 20])
+    shutil.copytree(
+        model_home / FOLDER, broken, ignore=shutil.ignore_patterns("model.safetensors", RECORD)
+    )
+    (broken / "model.safetensors").write_bytes(
+        (model_home / FOLDER / "model.safetensors").read_bytes()[: 1 << 20]
+    )
     command = [sys.executable, "-c", STARTS, str(CONF), str(model_home), str(broken), QUERIES["q2"]]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    result = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
     assert result.returncode == 0, result.stderr[-3000:]
     found = json.loads(result.stdout.splitlines()[-1])
     told = found["told"]

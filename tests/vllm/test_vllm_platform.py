@@ -1,4 +1,6 @@
-"""Generation through the platform: SmolLM2 on vLLM in a Ray actor, killed in the middle, then DESA on its text."""
+"""Generation through the platform: SmolLM2 on vLLM in a Ray actor, killed in the middle, then DESA
+on its text.
+"""
 
 import json
 import os
@@ -40,14 +42,19 @@ def _desa(folder: Path, home: Path, model_home: Path, *arguments: str) -> str:
 
 def _rows(path: Path) -> dict[tuple[str, int], tuple]:
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    found = {(row["query_id"], row["draw"]): (tuple(row["texts"]), row.get("fallback", False)) for row in rows}
+    found = {
+        (row["query_id"], row["draw"]): (tuple(row["texts"]), row.get("fallback", False))
+        for row in rows
+    }
     assert len(found) == len(rows), "a query and draw stands twice"
     return found
 
 
 @pytest.fixture(scope="module")
 def generated(engine, model_home, tmp_path_factory) -> Path:
-    """A folder where 8 queries x 2 draws were generated although the engine was killed after the first shard."""
+    """A folder where 8 queries x 2 draws were generated although the engine was killed after the
+    first shard.
+    """
     del engine  # only so that the model is converted, and this test comes after those of the engine
     folder = tmp_path_factory.mktemp("generated")
     home = folder / "home"
@@ -68,7 +75,11 @@ def generated(engine, model_home, tmp_path_factory) -> Path:
             assert process.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        actors = [p for p in psutil.Process(process.pid).children(recursive=True) if p.name().startswith("ray::_Actor")]
+        actors = [
+            p
+            for p in psutil.Process(process.pid).children(recursive=True)
+            if p.name().startswith("ray::_Actor")
+        ]
         assert actors
         for actor in actors:
             os.kill(actor.pid, signal.SIGKILL)
@@ -76,31 +87,48 @@ def generated(engine, model_home, tmp_path_factory) -> Path:
     return folder
 
 
-def test_every_query_and_draw_is_there_once_although_the_engine_was_killed(generated):
+def test_every_query_and_draw_is_there_once_although_the_engine(generated):
+    """Every query and draw is there once although the engine was killed."""
     rows = _rows(generated / "exported" / "references.jsonl")
     assert len(rows) == 8 * 2
     assert all(len(texts) == (0 if fallback else 5) for texts, fallback in rows.values())
 
 
 def test_text_does_not_depend_on_shards_or_on_the_kill(generated, model_home, tmp_path):
-    arguments = ["generate", "dataset=demo_small", "generator=smollm2", "draws=1", "cluster=serial", "export=exported"]
+    arguments = [
+        "generate",
+        "dataset=demo_small",
+        "generator=smollm2",
+        "draws=1",
+        "cluster=serial",
+        "export=exported",
+    ]
     _desa(tmp_path, tmp_path / "home", model_home, *arguments)
     alone = _rows(tmp_path / "exported" / "references.jsonl")
     killed = _rows(generated / "exported" / "references.jsonl")
     assert alone == {key: row for key, row in killed.items() if key[1] == 0}
 
 
-def test_desa_runs_on_the_generated_text_into_mlflow_and_generates_nothing_again(generated, model_home):
+def test_desa_runs_on_the_generated_text_into_mlflow(generated, model_home):
+    """Desa runs on the generated text into mlflow and generates nothing again."""
     from mlflow.tracking import MlflowClient
 
     home = generated / "home"
     parts = {path: path.read_bytes() for path in (home / "store" / "generation").glob("*/part-*")}
     _desa(generated, home, model_home, "run", *COMMON, "method=desa")
-    assert {path: path.read_bytes() for path in (home / "store" / "generation").glob("*/part-*")} == parts
+    assert {
+        path: path.read_bytes() for path in (home / "store" / "generation").glob("*/part-*")
+    } == parts
     (cell,) = json.loads(next(generated.glob("outputs/*/*/summary.json")).read_text())["cells"]
     assert (cell["generator"], cell["n_queries"], cell["draws"]) == ("smollm2", 8, 2)
-    manifests = [json.loads(path.read_text()) for path in (home / "store" / "generation").glob("*/manifest.json")]
-    assert sum(_count(manifest, "retries") + _count(manifest, "fallbacks") for manifest in manifests) > 0
+    manifests = [
+        json.loads(path.read_text())
+        for path in (home / "store" / "generation").glob("*/manifest.json")
+    ]
+    assert (
+        sum(_count(manifest, "retries") + _count(manifest, "fallbacks") for manifest in manifests)
+        > 0
+    )
     assert cell["fallbacks"] == sum(_count(manifest, "fallbacks") for manifest in manifests)
     run = MlflowClient(f"sqlite:///{home / 'mlflow.db'}").get_run(cell["mlflow_run_id"])
     assert run.info.status == "FINISHED"
@@ -113,7 +141,14 @@ def test_an_export_replays_elsewhere_with_the_same_numbers(generated, model_home
         f"generator.folder={generated / 'exported'}",
         f"store.root={generated}/home/store",
     ]
-    arguments = ["run", "dataset=demo_small", "draws=2", "cluster=serial", "tracking.enabled=false", "method=desa"]
+    arguments = [
+        "run",
+        "dataset=demo_small",
+        "draws=2",
+        "cluster=serial",
+        "tracking.enabled=false",
+        "method=desa",
+    ]
     _desa(tmp_path, tmp_path / "home", model_home, *arguments, *recorded)
     (replayed,) = json.loads(next(tmp_path.glob("outputs/*/*/summary.json")).read_text())["cells"]
     (live,) = json.loads(next(generated.glob("outputs/*/*/summary.json")).read_text())["cells"]

@@ -1,4 +1,6 @@
-"""A real OpenAI-compatible server of SmolLM2 on this machine: the same records as from the engine, and then its end."""
+"""A real OpenAI-compatible server of SmolLM2 on this machine: the same records as from the engine,
+and then its end.
+"""
 
 import os
 import signal
@@ -24,21 +26,45 @@ PATIENCE_S = 400
 
 
 @pytest.fixture(scope="module")
-def server(model_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, subprocess.Popen]]:
+def server(
+    model_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, subprocess.Popen]]:
     folder = smollm2_folder(model_home)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--served-model-name", "smollm2", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--dtype", "float32", "--max-model-len", "1024", "--max-num-seqs", "16", "--seed", "0"]
-    command += ["--enforce-eager", "--no-enable-prefix-caching", "--structured-outputs-config.backend", "xgrammar"]
-    settings = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    command += [
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        "1024",
+        "--max-num-seqs",
+        "16",
+        "--seed",
+        "0",
+    ]
+    command += [
+        "--enforce-eager",
+        "--no-enable-prefix-caching",
+        "--structured-outputs-config.backend",
+        "xgrammar",
+    ]
+    settings = {
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+    }
     settings |= {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
     log = tmp_path_factory.mktemp("server") / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, env={**os.environ, **settings}, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env={**os.environ, **settings},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         wait_until_healthy(f"http://127.0.0.1:{port}/health", process, log)
@@ -72,7 +98,13 @@ def end(process: subprocess.Popen) -> None:
 
 
 def config(url: str, **changes) -> GeneratorConfig:
-    settings = {"model": "smollm2", "base_url": url, "backoff_s": 0.05, "max_attempts": 3, "concurrency": 4}
+    settings = {
+        "model": "smollm2",
+        "base_url": url,
+        "backoff_s": 0.05,
+        "max_attempts": 3,
+        "concurrency": 4,
+    }
     return GeneratorConfig(name="server", kind="openai", **(settings | changes))
 
 
@@ -97,5 +129,7 @@ def test_what_the_server_refuses_is_one_clear_error(server, records):
 def test_a_server_that_has_gone_is_tried_again_and_then_named(server, records):
     url, process = server
     end(process)
-    with pytest.raises(DesaError, match=r"the server cannot be reached: .* \(3 attempts .*is it running"):
+    with pytest.raises(
+        DesaError, match=r"the server cannot be reached: .* \(3 attempts .*is it running"
+    ):
         records(OpenAIGenerator(config(url)), ["q1"])

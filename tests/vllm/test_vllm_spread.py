@@ -1,4 +1,6 @@
-"""One engine over several devices (here: worker processes), its prefix cache, and what is left when it is killed."""
+"""One engine over several devices (here: worker processes), its prefix cache, and what is left when
+it is killed.
+"""
 
 import json
 import os
@@ -59,8 +61,10 @@ def main(conf, home, changes, watched, query):
     for draw in (0, 1):
         rows = generate_records(engine, prompt, generator="smollm2", dataset="demo", draw=draw,
                                 query_ids=["a"], query_texts=[query])
-    workers = [child.pid for child in psutil.Process().children() if child.name().startswith("VLLM::Worker")]
-    helper = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL).pid  # of the group, and notices nothing
+    children = psutil.Process().children()
+    workers = [child.pid for child in children if child.name().startswith("VLLM::Worker")]
+    # one more of the group, which notices nothing
+    helper = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL).pid
     seen |= {"row": rows.to_dicts()[0], "workers": workers, "helper": helper, "cached": cached}
     print(json.dumps(seen), flush=True)
     sys.stdin.read()
@@ -71,12 +75,22 @@ if __name__ == "__main__":
 
 
 class Engine:
-    """The program in a process of its own; `said` is what it saw. Its children are those of the engine."""
+    """The program in a process of its own; `said` is what it saw. Its children are those of the
+    engine.
+    """
 
-    def __init__(self, folder: Path, model_home: Path, *, watched: Sequence[int] = (), **changes: Any):
+    def __init__(
+        self, folder: Path, model_home: Path, *, watched: Sequence[int] = (), **changes: Any
+    ):
         program, self.log = folder / "program.py", folder / "log"
         program.write_text(PROGRAM)
-        arguments = [str(CONF), str(model_home), json.dumps(changes), json.dumps(watched), QUERIES["q2"]]
+        arguments = [
+            str(CONF),
+            str(model_home),
+            json.dumps(changes),
+            json.dumps(watched),
+            QUERIES["q2"],
+        ]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(program), *arguments],
@@ -103,7 +117,9 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def spread(model_home, folder) -> Iterator[Engine]:
-    """An engine over three worker processes: SmolLM2 has nine attention heads, three of them for keys and values."""
+    """An engine over three worker processes: SmolLM2 has nine attention heads, three of them for
+    keys and values.
+    """
     own = Engine(folder, model_home, tensor_parallel_size=3)
     yield own
     own.end()
@@ -113,7 +129,11 @@ def test_an_engine_over_several_workers_gives_whole_records(spread):
     assert len(spread.said["workers"]) == 3
     row = spread.said["row"]
     assert list(row) == list(GENERATION_SCHEMA)
-    assert (row["query_id"], row["draw"], row["model"]) == ("a", 1, "HuggingFaceTB/SmolLM2-135M-Instruct")
+    assert (row["query_id"], row["draw"], row["model"]) == (
+        "a",
+        1,
+        "HuggingFaceTB/SmolLM2-135M-Instruct",
+    )
     assert row["raw"]
     assert all(row["raw"])
 
@@ -121,12 +141,17 @@ def test_an_engine_over_several_workers_gives_whole_records(spread):
 def test_what_requests_share_is_read_from_the_prefix_cache(spread):
     calls = spread.said["cached"]
     assert calls[0][0] == 0
-    # A block holds some tokens; the system prompt and the template fill several. The second draw shares the query too.
+    # A block holds some tokens; the system prompt and the template fill several. The second draw
+    # shares the query too.
     assert all(tokens > 0 for call in calls[1:] for tokens in call)
 
 
-def test_what_a_killed_engine_leaves_is_gone_before_the_next_one_starts(spread, model_home, folder):
-    workers, helper = [psutil.Process(pid) for pid in spread.said["workers"]], psutil.Process(spread.said["helper"])
+def test_what_a_killed_engine_leaves_is_gone_before_the_next(spread, model_home, folder):
+    """What a killed engine leaves is gone before the next one starts."""
+    workers, helper = (
+        [psutil.Process(pid) for pid in spread.said["workers"]],
+        psutil.Process(spread.said["helper"]),
+    )
     held = sum(worker.memory_info().rss for worker in workers)
     assert held > 300 << 20
     spread.end()

@@ -1,1 +1,3 @@
-"""Fusion of ranked lists: the exact fused order, and the certification depth that proves its head."""
+"""Fusion of ranked lists: the exact fused order, and the certification depth that proves
+its head.
+"""

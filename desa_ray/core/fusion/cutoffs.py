@@ -1,7 +1,9 @@
-"""Fixed cutoffs: what a fusion of prefixes says instead of the fusion of complete rankings (method.md section 7).
+"""Fixed cutoffs: what a fusion of prefixes says instead of the fusion of complete rankings
+(method.md section 7).
 
-Papers on hybrid retrieval fuse the first L documents of every ranking. A document behind L in one ranking loses that
-ranking's share, so the cutoff changes the fused order itself; these functions say what the order becomes.
+Papers on hybrid retrieval fuse the first L documents of every ranking. A document behind L in one
+ranking loses that ranking's share, so the cutoff changes the fused order itself; these functions
+say what the order becomes.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +35,8 @@ def prefix_tops(
     """The first k documents of the fused prefixes, one int32 array of at most k numbers a cutoff.
 
     Args:
-        order: the fusion, such as `desa_ray.core.fusion.fuse_order`; takes channels, weights, kappa and k.
+        order: the fusion, such as `desa_ray.core.fusion.fuse_order`; takes channels, weights, kappa
+            and k.
         channels, weights, kappa: as for a complete fusion.
         cutoffs: prefix lengths L >= 1, in any order.
     """
@@ -45,7 +48,9 @@ def prefix_tops(
 
 
 def renumbered(channels: Sequence[Ranking]) -> tuple[Ranking, list[Ranking]]:
-    """The distinct numbers in the channels, ascending, and the channels with their places there: the same order."""
+    """The distinct numbers in the channels, ascending, and the channels with their places there:
+    the same order.
+    """
     numbers, places = np.unique(np.concatenate(channels), return_inverse=True)
     edges = np.cumsum([0, *(channel.size for channel in channels)])
     return numbers, [places[a:b].astype(np.int32) for a, b in pairwise(edges)]

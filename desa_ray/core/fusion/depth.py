@@ -1,22 +1,24 @@
-"""The certification depth: how far each ranking must be read to prove the ordered top K (method.md section 6, S1-S12).
+"""The certification depth: how far each ranking must be read to prove the ordered top K (method.md
+section 6, S1-S12).
 
-The rule. C ranked lists (channels) with weights w_c are read from the top. After reading l_c items of channel c, the
-most that an unread item of it can still contribute is
+The rule. C ranked lists (channels) with weights w_c are read from the top. After reading l_c items
+of channel c, the most that an unread item of it can still contribute is
 
     u_c(l_c) = w_c / (kappa + l_c + 1)        while the channel has unread items, else 0.
 
-For every document d the ranks read so far give a lower bound LB(d), the sum of its known contributions, and an upper
-bound UB(d) = LB(d) plus u_c of every channel where d was not read. A document that was read nowhere has the upper
-bound sum of u_c. The ordered top K is certified as soon as K documents were read such that each one's lower bound is
-above the next one's upper bound, and the last one's lower bound is above the upper bound of every other document,
-read or unread (ties are decided by document number, which an unread document does not show). The check comes before
-the first read and after every single one; the next item is read from the channel with the largest u_c, the first one
-of equals. The depths are the l_c at which the reading stops. No rule that reads in this order and stops earlier can
-be right for all lists.
+For every document d the ranks read so far give a lower bound LB(d), the sum of its known
+contributions, and an upper bound UB(d) = LB(d) plus u_c of every channel where d was not read. A
+document that was read nowhere has the upper bound sum of u_c. The ordered top K is certified as
+soon as K documents were read such that each one's lower bound is above the next one's upper bound,
+and the last one's lower bound is above the upper bound of every other document, read or unread
+(ties are decided by document number, which an unread document does not show). The check comes
+before the first read and after every single one; the next item is read from the channel with the
+largest u_c, the first one of equals. The depths are the l_c at which the reading stops. No rule
+that reads in this order and stops earlier can be right for all lists.
 
-`desa_ray.core.fusion.reference` states the same in a few lines of exact rationals. Here it is fast: most replays stop
-after a few thousand items of lists of hundreds of thousands, so the kernels see prefixes of the lists first and longer
-ones only if those do not suffice.
+`desa_ray.core.fusion.reference` states the same in a few lines of exact rationals. Here it is fast:
+most replays stop after a few thousand items of lists of hundreds of thousands, so the kernels see
+prefixes of the lists first and longer ones only if those do not suffice.
 """
 
 import threading
@@ -30,15 +32,28 @@ from numpy.typing import NDArray
 
 from desa_ray.core.fusion import reference
 from desa_ray.core.fusion.cutoffs import renumbered
-from desa_ray.core.fusion.depth_kernels import BROKEN, GIVEN, LENGTHS, SEEN, TOO_NARROW, TOO_SHORT, certify
+from desa_ray.core.fusion.depth_kernels import (
+    BROKEN,
+    GIVEN,
+    LENGTHS,
+    SEEN,
+    TOO_NARROW,
+    TOO_SHORT,
+    certify,
+)
 from desa_ray.core.fusion.exact import BASE, RrfConstants, checked
 from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.errors import DesaError
 
-FIRST_PREFIX = 4096  # items of each channel that are looked at first; then four times as many, and so on
-SCRATCH_DOCUMENTS = 1 << 24  # prefixes with larger numbers are renumbered, so that scratch stays below 300 MB
+FIRST_PREFIX = (
+    4096  # items of each channel that are looked at first; then four times as many, and so on
+)
+SCRATCH_DOCUMENTS = (
+    1 << 24
+)  # prefixes with larger numbers are renumbered, so that scratch stays below 300 MB
 LAST_BASE = 1 << 30  # ranks in the scratch arrays stay below 2^31
-SORTED_K = 256  # a larger top K is taken from the complete fusion instead of being kept sorted while reading
+# a larger top K is taken from the complete fusion instead of being kept sorted while reading
+SORTED_K = 256
 
 
 @dataclass(frozen=True)
@@ -49,7 +64,8 @@ class Replay:
         depths: items read of each channel.
         exhausted: whether a channel was read to its end; true for an empty one.
         steps: reads in all, the sum of the depths.
-        topk: int32 [min(K, union)], the certified documents in order; equal to the complete fusion's.
+        topk: int32 [min(K, union)], the certified documents in order; equal to the complete
+            fusion's.
     """
 
     depths: tuple[int, ...]
@@ -66,7 +82,8 @@ def _grown(array: NDArray, size: int) -> NDArray:
 
 
 class _Workspace(threading.local):
-    """One thread's scratch arrays, kept from replay to replay: clearing those over documents takes as long as a replay.
+    """One thread's scratch arrays, kept from replay to replay: clearing those over documents takes
+    as long as a replay.
 
     Whatever earlier replays left in `ranks` and `chosen` is at most `base`.
     """
@@ -84,7 +101,10 @@ class _Workspace(threading.local):
         view = self._ranks_NC
         if view.shape[0] < documents or view.shape[1] != channels:
             documents = max(documents, self.ranks.size // channels)
-            self.ranks, self.chosen = _grown(self.ranks, documents * channels), _grown(self.chosen, documents)
+            self.ranks, self.chosen = (
+                _grown(self.ranks, documents * channels),
+                _grown(self.chosen, documents),
+            )
             view = self._ranks_NC = self.ranks[: documents * channels].reshape(documents, channels)
             if channels != 2:
                 self.low = _grown(self.low, documents)
@@ -110,21 +130,25 @@ class _Workspace(threading.local):
 _workspace = _Workspace()
 
 
-def replay(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction, k: int) -> Replay:
+def replay(
+    channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction, k: int
+) -> Replay:
     """The certification depths of the ordered top k.
 
     Args:
-        channels: C arrays of distinct document numbers, best first, in reading order for ties; any may be empty.
+        channels: C arrays of distinct document numbers, best first, in reading order for ties; any
+            may be empty.
         weights: one exact rational > 0 a channel.
         kappa: an exact rational > -1.
         k: how many documents to certify; 0 needs no reading.
 
     Raises:
-        DesaError: a weight, kappa or k out of range, a negative number, a document twice in the part of a channel read.
+        DesaError: a weight, kappa or k out of range, a negative number, a document twice in the
+            part of a channel read.
     """
     terms = checked(channels, weights, kappa)
     if k < 0:
-        raise DesaError(f"k = {k} is negative", mend="use 0 or more")
+        raise DesaError(f"k = {k} is negative", hint="use 0 or more")
     sizes = [channel.size for channel in channels]
     total = sum(sizes)
     scale = terms.scale(max(sizes))
@@ -151,11 +175,12 @@ def replay_prefixes(
     """As `replay`, from the first documents of every channel alone; None where they do not suffice.
 
     Args:
-        prefixes: C arrays, each the beginning of a channel (all of it, where it is as long as that).
+        prefixes: C arrays, each the beginning of a channel (all of it, where it is as long as
+            that).
         lengths: how long each channel is.
 
-    The bound on what a channel's unread items contribute needs its length, never its items, so what comes out is what
-    `replay` finds on the complete lists.
+    The bound on what a channel's unread items contribute needs its length, never its items, so what
+    comes out is what `replay` finds on the complete lists.
     """
     terms = checked(prefixes, weights, kappa)
     sizes = [prefix.size for prefix in prefixes]
@@ -186,7 +211,9 @@ def _certified(
     top: NDArray[np.int32],
     known: bool,
 ) -> Replay | None:
-    """The stop of a replay that sees `sizes` of the `lengths` items of every channel; None if it needs more."""
+    """The stop of a replay that sees `sizes` of the `lengths` items of every channel; None if it
+    needs more.
+    """
     state_4C = np.zeros((4, len(sizes)), np.int32)
     state_4C[LENGTHS] = lengths
     longest, workspace = max(sizes), _workspace
@@ -202,7 +229,9 @@ def _certified(
                 lists_CP[c, :given] = channel[:given]
                 state_4C[GIVEN, c] = given
             ranks_NC, low_N, chosen_N = workspace.over_documents(documents, len(sizes))
-            status = certify(lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N)
+            status = certify(
+                lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N
+            )
             if status == TOO_NARROW:
                 documents = 1 + max(int(channel[:prefix].max(initial=0)) for channel in channels)
                 continue
@@ -214,7 +243,10 @@ def _certified(
     if status == TOO_SHORT:
         return None
     if status <= BROKEN:
-        raise DesaError("a document number is negative or stands there twice", where=f"channel {BROKEN - status}")
+        raise DesaError(
+            "a document number is negative or stands there twice",
+            where=f"channel {BROKEN - status}",
+        )
     return _stopped(state_4C[SEEN].tolist(), lengths, top[:status])
 
 

@@ -1,19 +1,22 @@
-"""The kernels of the replay: read ahead until the top K is certain, then find the exact step (method.md section 6).
+"""The kernels of the replay: read ahead until the top K is certain, then find the exact step
+(method.md section 6).
 
-Certification is a conjunction of conditions "x surely precedes y", each of which stays true once it is true (S12). So
-the reading may run ahead and check only now and then, keeping the K best lower bounds on the way. At the first check
-that succeeds the top K is known, and the exact step is the largest of the conditions' first steps, each found by
-bisection. Conditions have numbers: i < K-1 says that top[i] precedes top[i+1], K-1 that the last one precedes any
-wholly unread document, K + y that it precedes document y. A document that nobody had read when condition K-1 became
-true never needs a condition of its own.
+Certification is a conjunction of conditions "x surely precedes y", each of which stays true once it
+is true (S12). So the reading may run ahead and check only now and then, keeping the K best lower
+bounds on the way. At the first check that succeeds the top K is known, and the exact step is the
+largest of the conditions' first steps, each found by bisection. Conditions have numbers: i < K-1
+says that top[i] precedes top[i+1], K-1 that the last one precedes any wholly unread document, K + y
+that it precedes document y. A document that nobody had read when condition K-1 became true never
+needs a condition of its own.
 
-A step is a state: how many items of each channel are read. Legend as in `desa_ray.core.fusion.exact`; P is the length
-of the channels' prefixes that a kernel sees; `chosen_N` equals the base where a document is among the K best; `top`
-holds those, best first, and `low_K` their lower bounds, up to rounding. `low_N` is what every document has gained so
-far; of two channels it is empty, because two ranks are summed as fast.
+A step is a state: how many items of each channel are read. Legend as in
+`desa_ray.core.fusion.exact`; P is the length of the channels' prefixes that a kernel sees;
+`chosen_N` equals the base where a document is among the K best; `top` holds those, best first, and
+`low_K` their lower bounds, up to rounding. `low_N` is what every document has gained so far; of two
+channels it is empty, because two ranks are summed as fast.
 
-The arrays over documents are never cleared, as that takes as long as filling them: what is not above the base
-(`scale[BASE]`) is left from earlier replays, whose base was lower.
+The arrays over documents are never cleared, as that takes as long as filling them: what is not
+above the base (`scale[BASE]`) is left from earlier replays, whose base was lower.
 """
 
 import numpy as np
@@ -29,32 +32,60 @@ BROKEN = -3  # status: channel BROKEN - status holds a negative number, or a doc
 
 @njit(cache=True, nogil=True)
 def certify(lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N):
-    """Moves SEEN to the first certain step; returns how many documents `top` holds, or a status < 0.
+    """Moves SEEN to the first certain step; returns how many documents `top` holds, or a status <
+    0.
 
-    The rows of `state_4C`: READS and SEEN, both 0 at first; GIVEN, how many items of every channel are in `lists_CP`;
-    LENGTHS, how many there are. `top` holds the complete fusion's top K if `known`, else it is filled here; unused
-    places are -1. After TOO_SHORT or TOO_NARROW, a call with longer prefixes or for more documents goes on from there,
-    if `state_4C`, `top` and the arrays over documents are as they were left.
+    The rows of `state_4C`: READS and SEEN, both 0 at first; GIVEN, how many items of every channel
+    are in `lists_CP`; LENGTHS, how many there are. `top` holds the complete fusion's top K if
+    `known`, else it is filled here; unused places are -1. After TOO_SHORT or TOO_NARROW, a call
+    with longer prefixes or for more documents goes on from there, if `state_4C`, `top` and the
+    arrays over documents are as they were left.
     """
-    reads, seen, given, lengths = state_4C[READS], state_4C[SEEN], state_4C[GIVEN], state_4C[LENGTHS]
+    reads, seen, given, lengths = (
+        state_4C[READS],
+        state_4C[SEEN],
+        state_4C[GIVEN],
+        state_4C[LENGTHS],
+    )
     status = _readable(lists_CP, given, ranks_NC)
     if status < 0:
         return status
-    status = _read(lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N, reads, seen)
+    status = _read(
+        lists_CP,
+        given,
+        lengths,
+        scale,
+        top,
+        known,
+        ranks_NC,
+        shares_CR,
+        low_N,
+        chosen_N,
+        reads,
+        seen,
+    )
     if status == top.size:
         _close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen)
     return status
 
 
 @njit(cache=True, nogil=True)
-def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N, reads, seen):
-    """Reads ahead until the top K is certain after `reads`, and leaves `seen` at the last step where it was not.
+def _read(
+    lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N, reads, seen
+):
+    """Reads ahead until the top K is certain after `reads`, and leaves `seen` at the last step
+    where it was not.
 
-    Returns as `certify`; where there are fewer than K documents, `seen` says that everything is read.
+    Returns as `certify`; where there are fewer than K documents, `seen` says that everything is
+    read.
     """
     base = scale[BASE]
     target, low_K = np.zeros(lengths.size, np.int32), np.zeros(top.size)
-    found, failed, checked = 0, np.int64(-1), np.int64(0)  # typed: a literal would compile what it is passed to twice
+    found, failed, checked = (
+        0,
+        np.int64(-1),
+        np.int64(0),
+    )  # typed: a literal would compile what it is passed to twice
     while found < top.size and top[found] >= 0:
         low_K[found] = _gained(np.int64(top[found]), ranks_NC, shares_CR, low_N, base)
         found += 1
@@ -73,19 +104,36 @@ def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_
             return TOO_SHORT
         for c in range(reads.size):
             while reads[c] < target[c]:
-                status = _pass(c, reads[c], target[c], lists_CP, entry, base, ranks_NC, shares_CR, low_N)
+                status = _pass(
+                    c, reads[c], target[c], lists_CP, entry, base, ranks_NC, shares_CR, low_N
+                )
                 if status < 0:
                     return BROKEN - c
                 reads[c] = status >> 1
                 if status & 1:
                     document = np.int64(lists_CP[c, reads[c] - 1])
-                    gained, checked = _gained(document, ranks_NC, shares_CR, low_N, base), np.int64(0)
-                    found = _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale)
+                    gained, checked = (
+                        _gained(document, ranks_NC, shares_CR, low_N, base),
+                        np.int64(0),
+                    )
+                    found = _enter(
+                        document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale
+                    )
                     if found == top.size:
                         entry = low_K[found - 1] * (1 - NEAR)
         if found == top.size:
             failed, checked = _obstacle(
-                top, failed, checked, lists_CP, reads, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale
+                top,
+                failed,
+                checked,
+                lists_CP,
+                reads,
+                lengths,
+                ranks_NC,
+                shares_CR,
+                low_N,
+                chosen_N,
+                scale,
             )
             if failed < 0:
                 return found
@@ -98,8 +146,9 @@ def _read(lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_
 def _pass(c, start, end, lists_CP, entry, base, ranks_NC, shares_CR, low_N):
     """Reads items of channel c up to `end` or the first document with a lower bound of `entry`.
 
-    Returns twice the number of items read, and 1 more if there is such a document; -1 where one stands there twice.
-    Most of a replay is spent here: unsigned indices, no views of rows, and no loop over two channels make it fast.
+    Returns twice the number of items read, and 1 more if there is such a document; -1 where one
+    stands there twice. Most of a replay is spent here: unsigned indices, no views of rows, and no
+    loop over two channels make it fast.
     """
     own, other = np.uint32(c), np.uint32(0 if c else 1)
     if ranks_NC.shape[1] == 2:
@@ -120,7 +169,9 @@ def _pass(c, start, end, lists_CP, entry, base, ranks_NC, shares_CR, low_N):
             for any_channel in range(np.uint32(ranks_NC.shape[1])):
                 known = max(known, ranks_NC[document, any_channel])
             ranks_NC[document, own] = base + rank
-            low_N[document] = (low_N[document] if known > base else 0.0) + shares_CR[own, np.uint32(rank)]
+            low_N[document] = (low_N[document] if known > base else 0.0) + shares_CR[
+                own, np.uint32(rank)
+            ]
             if low_N[document] >= entry:
                 return 2 * rank + 1
     return 2 * np.int64(end)
@@ -148,10 +199,18 @@ def _ahead(reads, lengths, scale, target):
     for c in range(reads.size):
         if reads[c] == lengths[c]:
             continue
-        if turn < 0 or scale[c] * (p + q * (reads[turn] + 1)) > scale[turn] * (p + q * (reads[c] + 1)):
+        if turn < 0 or scale[c] * (p + q * (reads[turn] + 1)) > scale[turn] * (
+            p + q * (reads[c] + 1)
+        ):
             turn = c
     if turn >= 0:
-        _state(turn, min(lengths[turn], reads[turn] + max(16, reads[turn] >> 4)), lengths, scale, target)
+        _state(
+            turn,
+            min(lengths[turn], reads[turn] + max(16, reads[turn] >> 4)),
+            lengths,
+            scale,
+            target,
+        )
     return turn >= 0
 
 
@@ -159,7 +218,8 @@ def _ahead(reads, lengths, scale, target):
 def _state(c, count, lengths, scale, state):
     """Sets `state` to what is read right after item `count` >= 1 of channel c.
 
-    Items are read in descending order of their bounds W / (p + q rank), the first channel first among equals (S6).
+    Items are read in descending order of their bounds W / (p + q rank), the first channel first
+    among equals (S6).
     """
     p, q = scale[P], scale[Q]
     for other in range(lengths.size):
@@ -183,7 +243,9 @@ def _clipped(given, lengths, scale, target):
     clipped = False
     for c in range(given.size):
         if target[c] > given[c]:
-            _state(c, given[c] + 1, lengths, scale, target)  # states are a chain: no channel gains by this
+            _state(
+                c, given[c] + 1, lengths, scale, target
+            )  # states are a chain: no channel gains by this
             target[c] -= 1
             clipped = True
     return clipped
@@ -197,7 +259,9 @@ def _copy(source, target):
 
 @njit(cache=True, nogil=True)
 def _above(x, gained, y, other, reads, ranks_NC, scale):
-    """Whether x, which has gained `gained`, is above y, which has gained `other`, after `reads`; ties by number."""
+    """Whether x, which has gained `gained`, is above y, which has gained `other`, after `reads`;
+    ties by number.
+    """
     if gained > other * (1 + NEAR):
         return True
     return gained >= other * (1 - NEAR) and precedes(x, y, reads, reads, ranks_NC, scale)
@@ -205,7 +269,9 @@ def _above(x, gained, y, other, reads, ranks_NC, scale):
 
 @njit(cache=True, nogil=True)
 def _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale):
-    """Moves a document whose lower bound rose to its place among the K best; returns how many there are."""
+    """Moves a document whose lower bound rose to its place among the K best; returns how many there
+    are.
+    """
     i = found
     if chosen_N[document] == scale[BASE]:
         i = 0
@@ -219,7 +285,9 @@ def _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale
             return found
         chosen_N[top[i]] = -1
     chosen_N[document] = scale[BASE]
-    while i > 0 and _above(document, gained, np.int64(top[i - 1]), low_K[i - 1], reads, ranks_NC, scale):
+    while i > 0 and _above(
+        document, gained, np.int64(top[i - 1]), low_K[i - 1], reads, ranks_NC, scale
+    ):
         top[i], low_K[i] = top[i - 1], low_K[i - 1]
         i -= 1
     top[i], low_K[i] = document, gained
@@ -238,11 +306,15 @@ def _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _obstacle(top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale):
-    """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer, is tried first.
+def _obstacle(
+    top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale
+):
+    """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer,
+    is tried first.
 
-    `checked` is where the search among the documents read stands, a channel times 2^32 plus items, and is returned too:
-    what was true stays true while `top` stays, so the next search for the same `top` goes on from there.
+    `checked` is where the search among the documents read stands, a channel times 2^32 plus items,
+    and is returned too: what was true stays true while `top` stays, so the next search for the same
+    `top` goes on from there.
     """
     p, q, base = scale[P], scale[Q], scale[BASE]
     if failed >= 0 and not _holds(failed, top, seen, lengths, ranks_NC, chosen_N, scale):
@@ -269,24 +341,40 @@ def _obstacle(top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR
             if not settled or lengths.size != 2 or chosen_N[y] == base:
                 continue
             if not base < ranks_NC[y, 1 - c] <= base + seen[1 - c]:
-                break  # what follows and is read here only has a smaller bound, and what is read in both ranks lower
+                # what follows and is read here only has a smaller bound, and what is read in both
+                # ranks lower
+                break
         checked = np.int64(c + 1) << 32
     return np.int64(-1), checked
 
 
 @njit(cache=True, nogil=True)
 def _close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen):
-    """Moves `seen` from a step where the top K is not certain to the first where it is, at the latest `reads`."""
+    """Moves `seen` from a step where the top K is not certain to the first where it is, at the
+    latest `reads`.
+    """
     state, best = np.empty_like(seen), np.empty_like(seen)
     failed, checked = np.int64(-1), np.int64(0)
     while True:
         failed, checked = _obstacle(
-            top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale
+            top,
+            failed,
+            checked,
+            lists_CP,
+            seen,
+            lengths,
+            ranks_NC,
+            shares_CR,
+            low_N,
+            chosen_N,
+            scale,
         )
         if failed < 0:
             return
         _copy(reads, best)
-        for c in range(seen.size):  # the first step with the condition true ends with an item of some channel c
+        for c in range(
+            seen.size
+        ):  # the first step with the condition true ends with an item of some channel c
             false_at, true_at = seen[c], best[c] + 1
             while true_at - false_at > 1:
                 middle = (false_at + true_at) >> 1

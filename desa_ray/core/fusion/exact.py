@@ -1,14 +1,16 @@
-"""Exact comparison of fused scores: floats decide what is clear, wide integers decide what is close.
+"""Exact comparison of fused scores: floats decide what is clear, wide integers decide what is
+close.
 
-F(d) = sum of w_c / (kappa + rank_c(d)), method.md section 6. Times a common factor this is a sum of W_c / (p + q
-rank) with integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or differ by less than a float64
-notices, so `precedes` compares in float64 first and, within a relative 1e-12, by long division in base 2^32 with as
-many digits as the smallest possible nonzero difference asks for. Every integer here stays below 2^63 because
-`RrfConstants` refuses weights and denominators of 2^31 and more; such channels go to
-`desa_ray.core.fusion.reference`.
+F(d) = sum of w_c / (kappa + rank_c(d)), method.md section 6. Times a common factor this is a sum of
+W_c / (p + q rank) with integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or
+differ by less than a float64 notices, so `precedes` compares in float64 first and, within a
+relative 1e-12, by long division in base 2^32 with as many digits as the smallest possible nonzero
+difference asks for. Every integer here stays below 2^63 because `RrfConstants` refuses weights and
+denominators of 2^31 and more; such channels go to `desa_ray.core.fusion.reference`.
 
-Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in channel c from 1, and
-0 or less means not there or not read yet; `seen[c]` items of channel c count as read.
+Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in
+channel c from 1, and 0 or less means not there or not read yet; `seen[c]` items of channel c count
+as read.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,8 @@ BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `RrfConstants.sc
 
 
 class RrfConstants:
-    """Weights and a kappa that can be fused with: their integers W, p and q, and what follows from those.
+    """Weights and a kappa that can be fused with: their integers W, p and q, and what follows from
+    those.
 
     Arrays that are given out are shared and not to be written to.
     """
@@ -37,23 +40,33 @@ class RrfConstants:
     def __init__(self, weights: tuple[Fraction, ...], kappa: Fraction) -> None:
         for number, weight in enumerate(weights):
             if weight.numerator <= 0:
-                raise DesaError(f"weight {weight} is not > 0", where=f"channel {number}", mend="leave the channel out")
+                raise DesaError(
+                    f"weight {weight} is not > 0",
+                    where=f"channel {number}",
+                    hint="leave the channel out",
+                )
         if kappa <= -1:
-            raise DesaError(f"kappa {kappa} is not above -1", mend="use one such as 60")
+            raise DesaError(f"kappa {kappa} is not above -1", hint="use one such as 60")
         self.weights, self.kappa = weights, kappa
         common = lcm(*(weight.denominator for weight in weights))
         integers = [int(weight * common) for weight in weights]
         divisor = gcd(*integers)
-        self._integers, self._p, self._q = [n // divisor for n in integers], kappa.numerator, kappa.denominator
+        self._integers, self._p, self._q = (
+            [n // divisor for n in integers],
+            kappa.numerator,
+            kappa.denominator,
+        )
         self._scales: dict[int, NDArray[np.int64] | None] = {}
         self._shares_CR = np.zeros((len(weights), 0), np.float64)
 
     def scale(self, longest: int) -> NDArray[np.int64] | None:
-        """The kernels' integers for channels of at most `longest` items; None where they need more than 31 bits.
+        """The kernels' integers for channels of at most `longest` items; None where they need more
+        than 31 bits.
 
         Returns:
-            int64 [C + 4]: weights W, a base of 0, p and q, such that w_c / (kappa + rank) is proportional to
-            W_c / (p + q rank), and how many base-2^32 digits after the point tell any two different sums apart.
+            int64 [C + 4]: weights W, a base of 0, p and q, such that w_c / (kappa + rank) is
+            proportional to W_c / (p + q rank), and how many base-2^32 digits after the point tell
+            any two different sums apart.
         """
         bits = (self._p + self._q * (longest + 1)).bit_length()
         if bits not in self._scales:
@@ -73,10 +86,14 @@ class RrfConstants:
 
     def _scale(self, bits: int) -> NDArray[np.int64] | None:
         channels = len(self._integers)
-        if bits > BITS or max(*self._integers, self._q, abs(self._p)) >> BITS or channels > MAX_CHANNELS:
+        if (
+            bits > BITS
+            or max(*self._integers, self._q, abs(self._p)) >> BITS
+            or channels > MAX_CHANNELS
+        ):
             return None
-        # 2C fractions of denominators < 2^b: different sums differ by at least 2^-2Cb, and cutting 2C expansions moves
-        # the difference by less than 2C units of the last digit.
+        # 2C fractions of denominators < 2^b: different sums differ by at least 2^-2Cb, and cutting
+        # 2C expansions moves the difference by less than 2C units of the last digit.
         digits = (2 * channels * bits + (8 * channels).bit_length()) // 32 + 1
         return np.array([*self._integers, 0, self._p, self._q, digits], np.int64)
 
@@ -93,10 +110,17 @@ def constants_of(weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
     return terms
 
 
-def checked(channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction) -> RrfConstants:
-    """Refuses what S1 and S2 of method.md section 6 exclude (repeated documents are noticed while reading)."""
+def checked(
+    channels: Sequence[NDArray[np.int32]], weights: Sequence[Fraction], kappa: Fraction
+) -> RrfConstants:
+    """Refuses what S1 and S2 of method.md section 6 exclude (repeated documents are noticed while
+    reading).
+    """
     if not channels or len(channels) != len(weights):
-        raise DesaError(f"{len(channels)} channels with {len(weights)} weights", mend="give one weight a channel")
+        raise DesaError(
+            f"{len(channels)} channels with {len(weights)} weights",
+            hint="give one weight a channel",
+        )
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)
     return constants_of(weights, kappa)
 
@@ -117,7 +141,9 @@ def _denominators(c, x, y, seen, lengths, ranks_NC, scale):
 
 @njit(cache=True, nogil=True)
 def _exact_sign(x, y, seen, lengths, ranks_NC, scale):
-    """Sign of x's lower minus y's upper bound, by long division of every term into digits of 32 bits."""
+    """Sign of x's lower minus y's upper bound, by long division of every term into digits of 32
+    bits.
+    """
     digits = scale[DIGITS]
     total = np.zeros(digits + 1, np.int64)
     for c in range(seen.size):
@@ -146,10 +172,12 @@ def _exact_sign(x, y, seen, lengths, ranks_NC, scale):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def precedes(x, y, seen, lengths, ranks_NC, scale):
-    """Whether document x surely precedes y (S8) when `seen` items are read of channels with `lengths` items.
+    """Whether document x surely precedes y (S8) when `seen` items are read of channels with
+    `lengths` items.
 
-    y = -1 stands for a wholly unread document, which x must beat strictly unless everything is read (S9). With
-    `lengths` = `seen` nothing is left to read and this is the order of the lower bounds themselves.
+    y = -1 stands for a wholly unread document, which x must beat strictly unless everything is read
+    (S9). With `lengths` = `seen` nothing is left to read and this is the order of the lower bounds
+    themselves.
     """
     low = 0.0
     high = 0.0

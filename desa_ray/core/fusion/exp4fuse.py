@@ -1,16 +1,20 @@
-"""Exp4Fuse's fusion: RRF times a bonus for every list that holds a document (Liu & Zhang, Findings of ACL 2025).
+"""Exp4Fuse's fusion: RRF times a bonus for every list that holds a document (Liu & Zhang, Findings
+of ACL 2025).
 
-The authors' code scores F(d) = (1 + n/10) * sum of 1 / (60 + rank_c(d)), n being how many lists hold d. The score is
-theirs, with kappa for 60 and a weight a list (1 in their code). Ours: exact comparison, ties by number, and complete
-lists where the authors take the first 1,000 documents (a method's `prefix: 1000` does that, and changes n with it).
+The authors' code scores F(d) = (1 + n/10) * sum of 1 / (60 + rank_c(d)), n being how many lists
+hold d. The score is theirs, with kappa for 60 and a weight a list (1 in their code). Ours: exact
+comparison, ties by number, and complete lists where the authors take the first 1,000 documents (a
+method's `prefix: 1000` does that, and changes n with it).
 
-The score is no plain sum, so a certification depth needs bounds of its own. They follow the rules of method.md
-section 6: a document's lower bound counts the lists where it was read; its upper bound gives it the next place in
-every list that is still open and did not show it yet, and counts those lists too. Reading only ever raises the one
-and lowers the other, so the depths are sound, as for RRF. The reading order is RRF's, by w / (kappa + next rank).
+The score is no plain sum, so a certification depth needs bounds of its own. They follow the rules
+of method.md section 6: a document's lower bound counts the lists where it was read; its upper bound
+gives it the next place in every list that is still open and did not show it yet, and counts those
+lists too. Reading only ever raises the one and lowers the other, so the depths are sound, as for
+RRF. The reading order is RRF's, by w / (kappa + next rank).
 
-Exactness: float64 decides what differs by more than a relative 1e-12, rationals the rest. Plain numpy, a millisecond a
-query for lists of some thousand documents: meant for comparison rows. Legend as in `desa_ray.core.fusion.exact`.
+Exactness: float64 decides what differs by more than a relative 1e-12, rationals the rest. Plain
+numpy, a millisecond a query for lists of some thousand documents: meant for comparison rows. Legend
+as in `desa_ray.core.fusion.exact`.
 """
 
 from bisect import bisect_left
@@ -35,28 +39,38 @@ Ranking = NDArray[np.int32]
 def fuse_order(
     channels: Sequence[Ranking], weights: Sequence[Fraction], kappa: Fraction, m: int | None = None
 ) -> Ranking:
-    """The first m documents (all of them for None) of the exact fused order; arguments and errors as for RRF."""
+    """The first m documents (all of them for None) of the exact fused order; arguments and errors
+    as for RRF.
+    """
     checked(channels, weights, kappa)
     return _Scores(channels, weights, kappa).order(m)
 
 
-def replay(channels: Sequence[Ranking], weights: Sequence[Fraction], kappa: Fraction, k: int) -> Replay:
-    """The certification depths of the ordered top k under the bounds above; arguments and errors as for RRF."""
+def replay(
+    channels: Sequence[Ranking], weights: Sequence[Fraction], kappa: Fraction, k: int
+) -> Replay:
+    """The certification depths of the ordered top k under the bounds above; arguments and errors as
+    for RRF.
+    """
     checked(channels, weights, kappa)
     if k < 0:
-        raise DesaError(f"k = {k} is negative", mend="use 0 or more")
+        raise DesaError(f"k = {k} is negative", hint="use 0 or more")
     scores = _Scores(channels, weights, kappa)
     top = scores.order(k)
     states = _reading(scores.lengths, weights, kappa)
     last = len(states) - 1
     step = bisect_left(range(last), True, key=lambda step: scores.certified(top, k, states[step]))
     depths = states[step]
-    exhausted = tuple(bool(depth == length) for depth, length in zip(depths, scores.lengths, strict=True))
+    exhausted = tuple(
+        bool(depth == length) for depth, length in zip(depths, scores.lengths, strict=True)
+    )
     return Replay(tuple(map(int, depths)), exhausted, int(depths.sum()), top)
 
 
 class _Scores:
-    """Ranks of one query's documents and the bounds that a state of reading (items read a channel) gives them."""
+    """Ranks of one query's documents and the bounds that a state of reading (items read a channel)
+    gives them.
+    """
 
     def __init__(self, channels: Sequence[Ranking], weights: Sequence[Fraction], kappa: Fraction):
         self.weights, self.kappa = weights, kappa
@@ -73,7 +87,9 @@ class _Scores:
         self.shares_CN = np.where(self.ranks_CN > 0, shares_CN, 0.0)
 
     def order(self, m: int | None) -> Ranking:
-        """The exact order: presorted by floats, then every run of neighbours that floats cannot tell apart, exactly."""
+        """The exact order: presorted by floats, then every run of neighbours that floats cannot
+        tell apart, exactly.
+        """
         scores_N = (BONUS + (self.ranks_CN > 0).sum(axis=0)) * self.shares_CN.sum(axis=0)
         order = np.argsort(-scores_N, kind="stable")
         m = order.size if m is None else min(m, order.size)
@@ -88,7 +104,9 @@ class _Scores:
         return self.documents[order[:m]]
 
     def exact(self, n: int, seen: NDArray[np.int64]) -> tuple[Fraction, Fraction]:
-        """Lower and upper bound of document n (a place; -1 for a wholly unread one) with `seen` items read."""
+        """Lower and upper bound of document n (a place; -1 for a wholly unread one) with `seen`
+        items read.
+        """
         low = high = Fraction(0)
         lists = possible = 0
         for c, weight in enumerate(self.weights):
@@ -101,7 +119,9 @@ class _Scores:
         return (BONUS + lists) * low, (BONUS + possible) * high
 
     def certified(self, top: Ranking, k: int, seen: NDArray[np.int64]) -> bool:
-        """Whether the state proves `top`: each document surely precedes the next, the last all others, read or not."""
+        """Whether the state proves `top`: each document surely precedes the next, the last all
+        others, read or not.
+        """
         if k == 0:
             return True
         if top.size < k:  # only the ends of all lists say that there are no more documents
@@ -132,14 +152,21 @@ class _Scores:
         return low > high or (low == high and x < y)
 
 
-def _reading(lengths: NDArray[np.int64], weights: Sequence[Fraction], kappa: Fraction) -> NDArray[np.int64]:
-    """int64 [steps + 1, C]: items read of each channel before the first read and after every one (S5, S6)."""
+def _reading(
+    lengths: NDArray[np.int64], weights: Sequence[Fraction], kappa: Fraction
+) -> NDArray[np.int64]:
+    """int64 [steps + 1, C]: items read of each channel before the first read and after every one
+    (S5, S6).
+    """
     common = lcm(*(weight.denominator for weight in weights))
     whole = [int(weight * common) for weight in weights]
     unit = lcm(*whole)
     p, q = kappa.numerator, kappa.denominator
     # Bounds w / (kappa + rank) descend as these whole numbers ascend.
-    keys = [[(p + q * rank) * (unit // w) for rank in range(1, n + 1)] for w, n in zip(whole, lengths, strict=True)]
+    keys = [
+        [(p + q * rank) * (unit // w) for rank in range(1, n + 1)]
+        for w, n in zip(whole, lengths, strict=True)
+    ]
     flat = np.array([key for own in keys for key in own], np.int64 if _small(keys) else object)
     turns = np.repeat(np.arange(lengths.size), lengths)[np.argsort(flat, kind="stable")]
     reads = turns[:, None] == np.arange(lengths.size)

@@ -1,7 +1,9 @@
-"""Fusion and replay in Python's own rationals: slow, without any bound on numerators and denominators.
+"""Fusion and replay in Python's own rationals: slow, without any bound on numerators and
+denominators.
 
-Weights or a kappa whose common integers need more than 31 bits come here, so that nothing can overflow. The replay
-bisects over the step, as S12 of method.md section 6 allows, with the rules S7-S10 written out.
+Weights or a kappa whose common integers need more than 31 bits come here, so that nothing can
+overflow. The replay bisects over the step, as S12 of method.md section 6 allows, with the rules
+S7-S10 written out.
 """
 
 from bisect import bisect_left
@@ -19,26 +21,39 @@ Lists = Sequence[NDArray[np.int32]]
 
 
 def unread_bound(weight: Fraction, kappa: Fraction, read: int) -> Fraction:
-    """u_c(L) = w_c / (kappa + L + 1): the most that an item of a channel contributes when L items of it are read."""
+    """u_c(L) = w_c / (kappa + L + 1): the most that an item of a channel contributes when L items
+    of it are read.
+    """
     return weight / (kappa + read + 1)
 
 
-def fuse_order(channels: Lists, weights: Sequence[Fraction], kappa: Fraction, m: int) -> NDArray[np.int32]:
+def fuse_order(
+    channels: Lists, weights: Sequence[Fraction], kappa: Fraction, m: int
+) -> NDArray[np.int32]:
     """As `desa_ray.core.fusion.fuse_order`, for checked arguments."""
     scores: dict[int, Fraction] = {}
     for c, (channel, weight) in enumerate(zip(channels, weights, strict=True)):
         if len(set(channel.tolist())) < channel.size or channel.min(initial=0) < 0:
-            raise DesaError("a document number is negative or stands there twice", where=f"channel {c}")
+            raise DesaError(
+                "a document number is negative or stands there twice", where=f"channel {c}"
+            )
         for rank, document in enumerate(channel.tolist(), 1):
             scores[document] = scores.get(document, Fraction(0)) + weight / (kappa + rank)
-    return np.array(sorted(scores, key=lambda document: (-scores[document], document))[:m], np.int32)
+    return np.array(
+        sorted(scores, key=lambda document: (-scores[document], document))[:m], np.int32
+    )
 
 
 def certified_state(
     channels: Lists, weights: Sequence[Fraction], kappa: Fraction, topk: NDArray[np.int32]
 ) -> list[int]:
-    """Items read of each channel at the first step that certifies `topk`, the first K >= 1 of the complete order."""
-    ranks = [{document: rank for rank, document in enumerate(channel.tolist(), 1)} for channel in channels]
+    """Items read of each channel at the first step that certifies `topk`, the first K >= 1 of the
+    complete order.
+    """
+    ranks = [
+        {document: rank for rank, document in enumerate(channel.tolist(), 1)}
+        for channel in channels
+    ]
     candidates, union = topk.tolist(), set().union(*ranks)
     reading = _reading(tuple(map(len, channels)), weights, kappa)
 
@@ -80,8 +95,12 @@ def certified_state(
 def _reading(lengths: tuple[int, ...], weights: Sequence[Fraction], kappa: Fraction) -> list[int]:
     """The channel of every read, in order (S5, S6).
 
-    The bounds of a channel fall with every read of it, so always reading the largest is reading in the order of the
-    bounds, ties to the first channel.
+    The bounds of a channel fall with every read of it, so always reading the largest is reading in
+    the order of the bounds, ties to the first channel.
     """
-    reads = [(-unread_bound(weights[c], kappa, read), c) for c, length in enumerate(lengths) for read in range(length)]
+    reads = [
+        (-unread_bound(weights[c], kappa, read), c)
+        for c, length in enumerate(lengths)
+        for read in range(length)
+    ]
     return [c for _, c in sorted(reads)]

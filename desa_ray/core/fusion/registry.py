@@ -1,4 +1,6 @@
-"""The fusions a method can name: how ranks become one order, and how deep the lists must be read to prove its head."""
+"""The fusions a method can name: how ranks become one order, and how deep the lists must be read to
+prove its head.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,14 +27,17 @@ class Fusion:
     Attributes:
         order: channels, weights, kappa and m (None = all) to the first m documents, best first.
         replay: channels, weights, kappa and k to the certification depths of the ordered top k.
-        tops: channels, weights, kappa, k and cutoffs to the first k documents of the fused prefixes, a cutoff each.
+        tops: channels, weights, kappa, k and cutoffs to the first k documents of the fused
+            prefixes, a cutoff each.
         both: channels, weights, kappa, m, k and cutoffs to what `order` and `tops` give.
     """
 
     order: Callable[[Channels, Weights, Fraction, int | None], Ranking]
     replay: Callable[[Channels, Weights, Fraction, int], Replay]
     tops: Callable[[Channels, Weights, Fraction, int, Sequence[int]], list[Ranking]]
-    both: Callable[[Channels, Weights, Fraction, int | None, int, Sequence[int]], tuple[Ranking, list[Ranking]]]
+    both: Callable[
+        [Channels, Weights, Fraction, int | None, int, Sequence[int]], tuple[Ranking, list[Ranking]]
+    ]
 
 
 def _exp4fuse_tops(
@@ -42,7 +47,12 @@ def _exp4fuse_tops(
 
 
 def _exp4fuse_both(
-    channels: Channels, weights: Weights, kappa: Fraction, m: int | None, k: int, cutoffs: Sequence[int]
+    channels: Channels,
+    weights: Weights,
+    kappa: Fraction,
+    m: int | None,
+    k: int,
+    cutoffs: Sequence[int],
 ) -> tuple[Ranking, list[Ranking]]:
     tops = _exp4fuse_tops(channels, weights, kappa, k, cutoffs)
     return exp4fuse.fuse_order(channels, weights, kappa, m), tops

@@ -1,7 +1,8 @@
-"""The kernels of the complete fused order: ranks and scores of documents, heads of prefixes, exact neighbours.
+"""The kernels of the complete fused order: ranks and scores of documents, heads of prefixes, exact
+neighbours.
 
-Scores are float64 and only presort; `settle` and `prefix_heads` compare neighbours exactly, by `precedes`.
-Legend: C channels, N documents, L cutoffs, K places of a head.
+Scores are float64 and only presort; `settle` and `prefix_heads` compare neighbours exactly, by
+`precedes`. Legend: C channels, N documents, L cutoffs, K places of a head.
 """
 
 import numpy as np
@@ -22,7 +23,9 @@ def place_ranks(ranks_NC, c, channel):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_heads(items, starts, sizes, ranks_NC, scale, scores_N, found):
-    """Scores each document of the channels' heads; lists them in `found` and returns how many there are."""
+    """Scores each document of the channels' heads; lists them in `found` and returns how many there
+    are.
+    """
     count = 0
     for first in range(starts.size):
         for i in range(starts[first], starts[first] + sizes[first]):
@@ -41,7 +44,9 @@ def score_heads(items, starts, sizes, ranks_NC, scale, scores_N, found):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill_ranks(ranks_NC, scores_N, c, channel, scale):
-    """Writes the ranks of one channel and adds its shares; returns a document that it holds twice, else None."""
+    """Writes the ranks of one channel and adds its shares; returns a document that it holds twice,
+    else None.
+    """
     weight, denominator, q = float(scale[c]), float(scale[P]), float(scale[Q])
     for i in range(channel.size):
         document = channel[i]
@@ -55,7 +60,8 @@ def fill_ranks(ranks_NC, scores_N, c, channel, scale):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def prefix_heads(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
-    """Fills in the best documents under each cutoff: all that are within it pass by, the best are kept sorted.
+    """Fills in the best documents under each cutoff: all that are within it pass by, the best are
+    kept sorted.
 
     `items[starts[c] :]` begins with channel c.
     """
@@ -88,7 +94,9 @@ def prefix_heads(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
                     continue
                 j = held
                 while j > 0 and score >= scores[j - 1] * (1 - NEAR):
-                    if not precedes(document, np.int64(top[j - 1]), lengths, lengths, ranks_NC, scale):
+                    if not precedes(
+                        document, np.int64(top[j - 1]), lengths, lengths, ranks_NC, scale
+                    ):
                         break
                     j -= 1
                 if j == k:
@@ -101,7 +109,9 @@ def prefix_heads(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
 
 @njit(cache=True, nogil=True)
 def settle(order, scores_N, lengths, ranks_NC, scale):
-    """Insertion sort by the exact order; moves only among neighbours whose float scores are within 1e-12."""
+    """Insertion sort by the exact order; moves only among neighbours whose float scores are within
+    1e-12.
+    """
     for i in range(1, order.size):
         j = i
         while j > 0:

@@ -1,7 +1,9 @@
-"""Means the way the paper takes them: draws within a query first, then queries, then data sets (method.md section 10).
+"""Means the way the paper takes them: draws within a query first, then queries, then data sets
+(method.md section 10).
 
-Two kinds of percentage exist and differ. An effectiveness gain is the ratio of two macros; a depth reduction is the
-mean over data sets of each data set's own reduction. Both are computed from unrounded means of data sets.
+Two kinds of percentage exist and differ. An effectiveness gain is the ratio of two macros; a depth
+reduction is the mean over data sets of each data set's own reduction. Both are computed from
+unrounded means of data sets.
 """
 
 from collections.abc import Sequence
@@ -11,12 +13,16 @@ import polars as pl
 
 
 def by_query(records: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """One row a query in the order of its first record: `query_id` and the mean over draws of each column.
+    """One row a query in the order of its first record: `query_id` and the mean over draws of each
+    column.
 
-    Truth values count as 0 and 1; a column the records lack, or that is null in all draws of a query, is null.
+    Truth values count as 0 and 1; a column the records lack, or that is null in all draws of a
+    query, is null.
     """
     there = [pl.col(name).cast(pl.Float64).mean() for name in columns if name in records.columns]
-    absent = [pl.lit(None, pl.Float64).alias(name) for name in columns if name not in records.columns]
+    absent = [
+        pl.lit(None, pl.Float64).alias(name) for name in columns if name not in records.columns
+    ]
     means = records.group_by("query_id", maintain_order=True).agg(there)
     return means.with_columns(absent).select("query_id", *columns)
 
@@ -37,7 +43,9 @@ def gain_pct(own: Sequence[float], other: Sequence[float]) -> float:
 
 
 def mean_reduction_pct(own: Sequence[float], other: Sequence[float]) -> float:
-    """Mean over data sets of the percent by which `own` is below `other` within each; NaN where an `other` is 0."""
+    """Mean over data sets of the percent by which `own` is below `other` within each; NaN where an
+    `other` is 0.
+    """
     return macro([reduction_pct(a, b) for a, b in zip(own, other, strict=True)])
 
 
@@ -47,7 +55,8 @@ def reduction_pct(own: float, other: float) -> float:
 
 
 def spearman(a: pl.Series, b: pl.Series) -> tuple[float, int]:
-    """Rank correlation over the pairs without a null (equal values share their mean rank), and their number.
+    """Rank correlation over the pairs without a null (equal values share their mean rank), and
+    their number.
 
     NaN for fewer than two pairs, or where one side does not vary.
     """

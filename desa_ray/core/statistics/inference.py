@@ -1,6 +1,8 @@
-"""From paired differences to what a table prints: effect, interval, p, Holm, wins, effect size, detectable effect.
+"""From paired differences to what a table prints: effect, interval, p, Holm, wins, effect size,
+detectable effect.
 
-Differences come as one array [Q, M] a data set (stratum); the effect is the macro, the mean of the data sets' means.
+Differences come as one array [Q, M] a data set (stratum); the effect is the macro, the mean of the
+data sets' means.
 """
 
 from collections.abc import Sequence
@@ -23,10 +25,10 @@ class Paired:
         low, high: its 95 % percentile bootstrap interval.
         p: two-sided sign-flip p.
         wins, ties, losses: queries with a difference above 1e-12, within, below -1e-12.
-        effect_size: the effect in standard deviations of the within-data-set differences (Cohen's d_z, every data set
-            weighing the same); NaN where nothing differs within a data set.
-        detectable: the smallest effect that a two-sided test at 0.05 would find with probability 0.8 at these numbers
-            of queries and this scatter (normal approximation).
+        effect_size: the effect in standard deviations of the within-data-set differences (Cohen's
+            d_z, every data set weighing the same); NaN where nothing differs within a data set.
+        detectable: the smallest effect that a two-sided test at 0.05 would find with probability
+            0.8 at these numbers of queries and this scatter (normal approximation).
         queries: how many in all.
     """
 
@@ -42,8 +44,12 @@ class Paired:
     queries: int
 
 
-def paired_outcomes(strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0) -> list[Paired]:
-    """One `Paired` a column of the differences [Q, M]; the same queries and signs are drawn for all columns."""
+def paired_outcomes(
+    strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
+) -> list[Paired]:
+    """One `Paired` a column of the differences [Q, M]; the same queries and signs are drawn for all
+    columns.
+    """
     effects = np.mean([differences.mean(0) for differences in strata], axis=0)
     samples_BM = bootstrap_means(strata, resamples, seed).mean(1)
     p = sign_flip_p(strata, resamples, seed)
@@ -86,7 +92,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def within_deviation(strata: Sequence[np.ndarray]) -> float:
-    """Root of the mean, over data sets, of the variance of their differences [Q]; 0 where none has two queries."""
+    """Root of the mean, over data sets, of the variance of their differences [Q]; 0 where none has
+    two queries.
+    """
     return float(np.sqrt(np.mean([_variance(differences) for differences in strata])))
 
 
@@ -95,7 +103,9 @@ def standard_error(strata: Sequence[np.ndarray]) -> float:
     return float(np.sqrt(sum(_variance(values) / len(values) for values in strata)) / len(strata))
 
 
-def minimal_detectable_effect(strata: Sequence[np.ndarray], alpha: float = 0.05, power: float = 0.8) -> float:
+def minimal_detectable_effect(
+    strata: Sequence[np.ndarray], alpha: float = 0.05, power: float = 0.8
+) -> float:
     """(z(1 - alpha/2) + z(power)) standard errors of the macro mean difference."""
     normal = NormalDist()
     return (normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)) * standard_error(strata)

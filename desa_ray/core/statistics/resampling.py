@@ -1,7 +1,9 @@
-"""Resampling within data sets: bootstrap samples of queries, and paired sign flips (method.md section 10).
+"""Resampling within data sets: bootstrap samples of queries, and paired sign flips (method.md
+section 10).
 
-A *stratum* is one data set: an array [Q, M] of M values a query. Every stratum has a random stream of its own, from the
-seed and its place, so the same queries are drawn for all M columns: they stay paired. Equal input, equal output.
+A *stratum* is one data set: an array [Q, M] of M values a query. Every stratum has a random stream
+of its own, from the seed and its place, so the same queries are drawn for all M columns: they stay
+paired. Equal input, equal output.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,9 @@ def _stream(seed: int, purpose: int, stratum: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, purpose, stratum])))
 
 
-def bootstrap_means(strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+def bootstrap_means(
+    strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
+) -> np.ndarray:
     """Means of bootstrap samples, drawn with replacement within each stratum and as large as it.
 
     Args:
@@ -28,7 +32,8 @@ def bootstrap_means(strata: Sequence[np.ndarray], resamples: int = RESAMPLES, se
         seed: not negative.
 
     Returns:
-        float64 [B, S, M]. `.mean(1)` are macros; ratios and reductions are recomputed from it in every sample.
+        float64 [B, S, M]. `.mean(1)` are macros; ratios and reductions are recomputed from it in
+        every sample.
     """
     means = np.empty((resamples, len(strata), strata[0].shape[1]))
     for s, values in enumerate(strata):
@@ -53,8 +58,11 @@ def _add_up(values, picks, sums):
                 sums[b, m] += values[picks[b, i], m]
 
 
-def sign_flip_statistics(strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
-    """Macro means of differences whose signs are flipped at random, a query at a time: T*, float64 [B, M].
+def sign_flip_statistics(
+    strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
+) -> np.ndarray:
+    """Macro means of differences whose signs are flipped at random, a query at a time: T*, float64
+    [B, M].
 
     Args:
         strata: differences, float64 [Q, M] each.
@@ -75,11 +83,14 @@ def sign_flip_statistics(strata: Sequence[np.ndarray], resamples: int = RESAMPLE
     return statistics
 
 
-def sign_flip_p(strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
-    """Two-sided p of the macro mean difference, float64 [M]: p = (1 + #{|T*| >= |T|(1 - 1e-12)}) / (B + 1), never 0.
+def sign_flip_p(
+    strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
+) -> np.ndarray:
+    """Two-sided p of the macro mean difference, float64 [M]: p = (1 + #{|T*| >= |T|(1 - 1e-12)}) /
+    (B + 1), never 0.
 
-    T* that equal T in real arithmetic count, also where T itself is nearly nothing: sums are compared up to the
-    rounding of their largest possible value.
+    T* that equal T in real arithmetic count, also where T itself is nearly nothing: sums are
+    compared up to the rounding of their largest possible value.
     """
     observed = np.abs(np.mean([differences.mean(0) for differences in strata], axis=0))
     largest = np.mean([np.abs(differences).mean(0) for differences in strata], axis=0)
