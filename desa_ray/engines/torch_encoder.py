@@ -27,10 +27,7 @@ class TorchEncoder:
 
     def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int):
         import torch  # pyright: ignore[reportMissingImports]
-        from sentence_transformers import (
-            SentenceTransformer,
-            models,
-        )  # pyright: ignore[reportMissingImports]
+        from sentence_transformers import SentenceTransformer, models  # pyright: ignore
 
         torch.set_num_threads(threads)
         transformer = models.Transformer(

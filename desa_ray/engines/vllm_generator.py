@@ -67,9 +67,7 @@ class VllmGenerator:
     @staticmethod
     def _parameters(request: Request) -> Any:
         from vllm import SamplingParams  # pyright: ignore[reportMissingImports]
-        from vllm.sampling_params import (
-            StructuredOutputsParams,
-        )  # pyright: ignore[reportMissingImports]
+        from vllm.sampling_params import StructuredOutputsParams  # pyright: ignore
 
         sampling, schema = request.sampling, request.schema
         return SamplingParams(

@@ -1,6 +1,7 @@
 """Runs on a real MLflow server, and the UI on the store that the last runs used."""
 
 import json
+import re
 import os
 import socket
 import subprocess
@@ -113,7 +114,8 @@ def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tm
         home=home,
     )
     assert f"{home}/store" in desa("store", "list", home=home).stdout
-    assert "refer to 6 results" in desa("store", "gc", home=home).stdout
+    kept = desa("store", "gc", home=home).stdout
+    assert re.search(r"refer to [1-9]\d* results", kept), kept
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {home.name, "outputs"}
     port = _free_port()
