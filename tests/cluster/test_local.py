@@ -63,12 +63,13 @@ def started(tmp_path_factory) -> Iterator[Started]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in INHERITED.items():
             patch.setenv(name, value)
+        before = psutil.Process().children(recursive=True)  # what earlier tests left to this process
         with session(ClusterConfig(cpus=1)) as death:
             environment = dict(os.environ)
             actor = ray.remote(_Actor).remote(Pool("made up", dict))  # pyright: ignore
             ray.get(actor.ready.remote(), timeout=120)
             own = psutil.Process()
-            below = own.children(recursive=True)
+            below = [child for child in own.children(recursive=True) if child not in before]
             folder = Path(ray._private.worker._global_node.temp_dir)
             yield Started([own, *below], folder, environment)
             assert death() is None

@@ -1,8 +1,8 @@
 """Runs on a real MLflow server, and the UI on the store that the last runs used."""
 
 import json
-import re
 import os
+import re
 import socket
 import subprocess
 import sys
