@@ -63,7 +63,7 @@ def started(tmp_path_factory) -> Iterator[Started]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in INHERITED.items():
             patch.setenv(name, value)
-        before = psutil.Process().children(recursive=True)  # what earlier tests left to this process
+        before = psutil.Process().children(recursive=True)  # what earlier tests left
         with session(ClusterConfig(cpus=1)) as death:
             environment = dict(os.environ)
             actor = ray.remote(_Actor).remote(Pool("made up", dict))  # pyright: ignore
