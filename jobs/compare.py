@@ -10,6 +10,7 @@ import polars as pl
 from desa_ray.core.evaluation import check_grades, evaluate, parse_measures
 from desa_ray.core.statistics.inference import paired_outcomes
 from desa_ray.core.statistics.resampling import RESAMPLES
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.errors import DesaError
 from desa_ray.lines import shown
@@ -110,7 +111,7 @@ def compare_tables(
         changes = np.stack(
             [(values[first][m] - values[other][m]).to_numpy() for m in measures], axis=1
         )
-        found = paired_outcomes([changes], resamples, seed)
+        found = paired_outcomes([changes], Sampling(resamples, seed))
         name: dict[str, Value] = {"other": other}
         outcomes = [Outcome(m, m, "{:.5f}", higher=True) for m in measures]
         effects += effect_rows(
@@ -122,12 +123,7 @@ def compare_tables(
             Column("outcome", "measure"),
             *EFFECT_COLUMNS,
         )
-        notes = [
-            (
-                f"{resamples} bootstrap samples and sign flips, seed {seed}; "
-                "Holm over the measures of each pair"
-            )
-        ]
+        notes = [f"{Sampling(resamples, seed)}; Holm over the measures of each pair"]
         tables.append(Table("effects", f"{first}: paired tests", columns, effects, notes))
     return tables
 

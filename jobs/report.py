@@ -12,12 +12,12 @@ from pydantic.dataclasses import dataclass
 from rich.markdown import Markdown
 
 from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
+from desa_ray.core.statistics.sampling import Sampling, Scheme
 from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.report.build import Report, build_report, write_report
-from desa_ray.report.effects import Sampling
 from desa_ray.report.load import FILE, load_records
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
@@ -76,6 +76,7 @@ class ReportConfig:
     primary: PrimaryConfig
     resamples: Annotated[Int, Field(ge=1, le=1_000_000)]
     seed: Annotated[Int, Field(ge=0, lt=2**63)]
+    sampling: Scheme
     trec: bool
     query: Word
     story: StoryConfig
@@ -117,7 +118,9 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     """Write the report below `folder`, show its tables, and log it."""
     study = gather(config)
     published = Published(config.compare) if config.compare else None
-    report = build_report(study, Sampling(config.resamples, config.seed), published)
+    report = build_report(
+        study, Sampling(config.resamples, config.seed, config.sampling), published
+    )
     write_report(report, folder)
     if config.trec:
         export_trec(study, folder / "trec", config.store)

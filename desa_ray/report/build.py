@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.comparisons import (
     external_table,
     operator_controls_tables,
@@ -19,7 +20,6 @@ from desa_ray.report.comparisons import (
 )
 from desa_ray.report.curves import corpus_figure, kappa_figure
 from desa_ray.report.cutoffs import cutoff_tables
-from desa_ray.report.effects import Sampling
 from desa_ray.report.escapes import markdown
 from desa_ray.report.figures import FIGURES, Figure
 from desa_ray.report.mechanism import correlations_table, mechanism_table, quartiles_table

@@ -9,9 +9,9 @@ import polars as pl
 
 from desa_ray.core.statistics.aggregate import reduction_pct
 from desa_ray.core.statistics.inference import TIE, holm
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.effects import (
     EFFECT_COLUMNS,
-    Sampling,
     effect_rows,
     macro_reduction,
     paired_effects,

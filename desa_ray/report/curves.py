@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from desa_ray.core.statistics.resampling import bootstrap_means, interval
+from desa_ray.core.statistics.resampling import interval
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.cells import number_of
-from desa_ray.report.effects import Sampling
 from desa_ray.report.figures import Figure
 from desa_ray.report.names import CONSTRUCTIONS, NDCG, dataset_name, method_name
 from desa_ray.report.robustness import variations
@@ -70,11 +70,11 @@ def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
 def _points(at: float, pairs: Sequence[tuple], sampling: Sampling) -> tuple[Point, Point]:
     """The nDCG@10 effect, and the mean over data sets of the total-depth reduction in percent."""
     strata = [paired_values(own, other, [NDCG.column])[:, 0] for own, other in pairs]
-    samples = bootstrap_means(strata, sampling.resamples, sampling.seed).mean(1)
+    samples = sampling.bootstrap_means(strata).mean(1)
     own, other = np.mean([values.mean(0) for values in strata], axis=0)
     effect = Point(at, float(own - other), *interval(samples[:, 0] - samples[:, 1]))
     strata = [paired_values(own, other, ["depth_total"])[:, 0] for own, other in pairs]
-    samples = bootstrap_means(strata, sampling.resamples, sampling.seed)
+    samples = sampling.bootstrap_means(strata)
     reduced = 100 * (1 - samples[:, :, 0] / samples[:, :, 1]).mean(1)
     means = np.array([values.mean(0) for values in strata])
     return effect, Point(

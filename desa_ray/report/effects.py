@@ -3,23 +3,15 @@ family they belong to.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from desa_ray.core.statistics.inference import Paired, holm, paired_outcomes
-from desa_ray.core.statistics.resampling import RESAMPLES, bootstrap_means, interval
+from desa_ray.core.statistics.resampling import interval
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.names import EFFECTIVENESS, Outcome
 from desa_ray.report.study import Study, paired_values, signed_differences
 from desa_ray.report.table import Column, Row, Value
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How many resamples, and the seed of all of them; both stand in the report."""
-
-    resamples: int = RESAMPLES
-    seed: int = 0
 
 
 def paired_effects(
@@ -46,9 +38,7 @@ def paired_effects(
         strata = [signed_differences(*pair, group) for pair in pairs.values()]
         if not all(len(differences) for differences in strata):
             return None
-        found |= dict(
-            zip(group, paired_outcomes(strata, sampling.resamples, sampling.seed), strict=True)
-        )
+        found |= dict(zip(group, paired_outcomes(strata, sampling), strict=True))
     return {outcome: found[outcome] for outcome in outcomes}
 
 
@@ -119,6 +109,6 @@ def macro_reduction(
     if pairs is None:
         return None
     strata = [paired_values(*pair, [column])[:, 0] for pair in pairs.values()]
-    macros = bootstrap_means(strata, sampling.resamples, sampling.seed).mean(1)
+    macros = sampling.bootstrap_means(strata).mean(1)
     own_mean, other_mean = np.mean([values.mean(0) for values in strata], axis=0)
     return 100 * (1 - own_mean / other_mean), interval(100 * (1 - macros[:, 0] / macros[:, 1]))

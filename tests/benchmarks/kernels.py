@@ -12,6 +12,7 @@ from desa_ray.core.fusion.depth import Replay, replay, replay_prefixes
 from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.ranking import complete_order, exact_scores, quantise, sparse_order
 from desa_ray.core.statistics.inference import paired_outcomes
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.core.topk import TopK, best_hits, documents_of
 from desa_ray.stages.prefix import FIRST_DEPTH
 
@@ -213,8 +214,10 @@ def statistic(queries: int, datasets: int, resamples: int, looped: int) -> list[
     """
     rng = np.random.default_rng(3)
     strata = [rng.normal(size=(queries // datasets, 4)) for _ in range(datasets)]
-    paired_outcomes(strata, 10)
-    own = statistics.median(cpu_s(lambda: paired_outcomes(strata, resamples)) for _ in range(5))
+    paired_outcomes(strata, Sampling(10))
+    own = statistics.median(
+        cpu_s(lambda: paired_outcomes(strata, Sampling(resamples))) for _ in range(5)
+    )
     rows = [values.tolist() for values in strata]
 
     def loop() -> None:

@@ -12,6 +12,7 @@ from desa_ray.core.statistics.inference import (
     standard_error,
 )
 from desa_ray.core.statistics.resampling import sign_flip_p
+from desa_ray.core.statistics.sampling import Sampling
 
 
 @pytest.mark.parametrize(
@@ -54,19 +55,19 @@ def test_holm_does_not_depend_on_the_order_of_its_family():
 
 def test_wins_ties_and_losses_are_counted_with_a_tolerance():
     changes = np.array([[0.1], [1e-13], [-1e-13], [0.0], [-0.2], [2e-12]])
-    (found,) = paired_outcomes([changes, np.array([[0.5]])], 10)
+    (found,) = paired_outcomes([changes, np.array([[0.5]])], Sampling(10))
     assert (found.wins, found.ties, found.losses, found.queries) == (3, 3, 1, 7)
 
 
 def test_effect_is_the_macro_and_effect_size_its_share():
     """Effect is the macro and effect size its share of the scatter within data sets."""
     first, second = np.array([[1.0], [3.0]]), np.array([[0.0], [0.0], [6.0]])
-    (found,) = paired_outcomes([first, second], 100)
+    (found,) = paired_outcomes([first, second], Sampling(100))
     assert found.effect == pytest.approx((2 + 2) / 2)
     assert found.effect_size == pytest.approx(2 / np.sqrt((2 + 12) / 2))
-    (alone,) = paired_outcomes([first], 100)
+    (alone,) = paired_outcomes([first], Sampling(100))
     assert alone.effect_size == pytest.approx(2 / np.sqrt(2))
-    (constant,) = paired_outcomes([np.full((3, 1), 0.5)], 100)
+    (constant,) = paired_outcomes([np.full((3, 1), 0.5)], Sampling(100))
     assert np.isnan(constant.effect_size)
     assert (constant.low, constant.high, constant.detectable) == (0.5, 0.5, 0)
 

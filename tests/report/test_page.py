@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.build import build_report, write_report
-from desa_ray.report.effects import Sampling
 from desa_ray.report.study import Study
 from tests.report.made_up import study_records
 

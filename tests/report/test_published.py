@@ -191,8 +191,8 @@ def test_another_encoder_or_generator_is_never_shown(data):
 
 
 def test_macros_over_other_data_sets_get_no_printed_number(data):
+    from desa_ray.core.statistics.sampling import Sampling
     from desa_ray.report.comparisons import primary_tests_table
-    from desa_ray.report.effects import Sampling
 
     study = Study(study_records())
     assert Published(data).beside(primary_tests_table(study, Sampling(50)), study) is None

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.build import build_report, write_report
-from desa_ray.report.effects import Sampling
 from desa_ray.report.render import latex_table, markdown_table, rich_table
 from desa_ray.report.study import Study
 from desa_ray.report.svg import Scale, compact

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 from desa_ray.core.statistics.inference import holm
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.comparisons import (
     external_table,
     operator_controls_tables,
@@ -14,7 +15,6 @@ from desa_ray.report.comparisons import (
     qudar_weights_table,
 )
 from desa_ray.report.cutoffs import cutoff_tables
-from desa_ray.report.effects import Sampling
 from desa_ray.report.mechanism import (
     correlations_table,
     mechanism_draws,

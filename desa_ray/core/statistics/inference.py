@@ -11,9 +11,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from desa_ray.core.statistics.resampling import RESAMPLES, bootstrap_means, interval, sign_flip_p
+from desa_ray.core.statistics.resampling import interval
+from desa_ray.core.statistics.sampling import Sampling
 
 TIE = 1e-12
+DEFAULT = Sampling()
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,13 @@ class Paired:
     queries: int
 
 
-def paired_outcomes(
-    strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
-) -> list[Paired]:
+def paired_outcomes(strata: Sequence[np.ndarray], sampling: Sampling = DEFAULT) -> list[Paired]:
     """One `Paired` a column of the differences [Q, M]; the same queries and signs are drawn for all
     columns.
     """
     effects = np.mean([differences.mean(0) for differences in strata], axis=0)
-    samples_BM = bootstrap_means(strata, resamples, seed).mean(1)
-    p = sign_flip_p(strata, resamples, seed)
+    samples_BM = sampling.bootstrap_means(strata).mean(1)
+    p = sampling.sign_flip_p(strata)
     pooled = np.concatenate(strata)
     found = []
     for m, effect in enumerate(effects):
