@@ -130,6 +130,7 @@ def build_report(study: Study, sampling: Sampling, published: Published | None =
         },
         "resamples": str(sampling.resamples),
         "seed": str(sampling.seed),
+        "sampling": sampling.scheme,
     }
     return Report(
         title="DESA report",
