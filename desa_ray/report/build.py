@@ -22,7 +22,8 @@ from desa_ray.report.curves import corpus_figure, kappa_figure
 from desa_ray.report.cutoffs import cutoff_tables
 from desa_ray.report.escapes import markdown
 from desa_ray.report.figures import FIGURES, Figure
-from desa_ray.report.mechanism import correlations_table, mechanism_table, quartiles_table
+from desa_ray.report.mechanism import mechanism_table
+from desa_ray.report.mechanism_gains import correlations_tables, quartiles_tables
 from desa_ray.report.names import dataset_name
 from desa_ray.report.page import page
 from desa_ray.report.published import Published
@@ -72,13 +73,13 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     ),
     (
         "quartiles",
-        lambda study, _: quartiles_table(study),
-        "needs desa and original with mechanism columns",
+        lambda study, _: quartiles_tables(study),
+        "needs desa with mechanism columns, original, dense_only and sparse_only",
     ),
     (
         "correlations",
-        lambda study, _: correlations_table(study),
-        "needs desa and original with mechanism columns",
+        lambda study, _: correlations_tables(study),
+        "needs desa with mechanism columns, original, dense_only and sparse_only",
     ),
     (
         "robustness",

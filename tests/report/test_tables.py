@@ -15,12 +15,8 @@ from desa_ray.report.comparisons import (
     qudar_weights_table,
 )
 from desa_ray.report.cutoffs import cutoff_tables
-from desa_ray.report.mechanism import (
-    correlations_table,
-    mechanism_draws,
-    mechanism_table,
-    quartiles_table,
-)
+from desa_ray.report.mechanism import mechanism_table
+from desa_ray.report.mechanism_gains import correlations_tables, operator_draws, quartiles_tables
 from desa_ray.report.names import NDCG
 from desa_ray.report.results import main_table
 from desa_ray.report.robustness import ablations_table, robustness_table
@@ -181,7 +177,9 @@ def test_fallbacks_count_in_tests_but_not_in_mechanism(study):
         kept = records.filter(~pl.col("fallback"))
         assert kept.height < records.height
         assert by_dataset[dataset]["pairs"] == kept.height
-        assert by_dataset[dataset]["turnover"] == pytest.approx(100 * kept["turnover"].mean())
+        turnover = kept.group_by("query_id").agg(pl.col("turnover").mean())["turnover"].mean()
+        assert by_dataset[dataset]["turnover"] == pytest.approx(100 * turnover)
+        assert by_dataset[dataset]["no_relevant"] == kept["rr_change"].null_count()
         assert by_dataset[dataset]["max_angle"] == kept["dense_angle_deg"].max()
     means = [by_dataset[dataset]["rr_change"] for dataset in study.datasets]
     assert by_dataset["macro"]["rr_change"] == pytest.approx(np.mean(means))
@@ -190,39 +188,34 @@ def test_fallbacks_count_in_tests_but_not_in_mechanism(study):
     )
 
 
-def test_correlations_equal_scipy_over_pooled_query_draws(study):
-    found = {
-        row.about["correlation"]: row.values["spearman"] for row in correlations_table(study).rows
-    }
-    pooled = pl.concat(
-        [
-            mechanism_draws(study, d).select("dense_angle_deg", "ndcg_gain", "depth_reduction")
-            for d in study.datasets
-        ]
-    )
-    own = pooled.drop_nulls()
-    expected = stats.spearmanr(own["dense_angle_deg"], own["ndcg_gain"]).statistic
-    assert found["angle_vs_ndcg_gain"] == pytest.approx(expected)
-    expected = stats.spearmanr(pooled["dense_angle_deg"], pooled["depth_reduction"]).statistic
-    assert found["angle_vs_depth_reduction"] == pytest.approx(expected)
+def test_correlations_equal_scipy_over_query_means(study):
+    macros, by_dataset = correlations_tables(study)
+    found = {row.about["correlation"]: row.values for row in macros.rows}
     assert len(found) == 5
+    draws = [operator_draws(study, d, "dense_angle_deg") for d in study.datasets]
+    columns = ["dense_angle_deg", "ndcg_gain"]
+    own = []
+    for frame in draws:
+        means = frame.group_by("query_id").agg(pl.col(columns).mean()).drop_nulls()
+        own.append(stats.spearmanr(*(means[c] for c in columns)).statistic)
+    assert found["angle_vs_ndcg_gain"]["spearman"] == pytest.approx(np.mean(own))
+    pooled = pl.concat([frame.select(columns) for frame in draws]).drop_nulls()
+    expected = stats.spearmanr(*(pooled[c] for c in columns)).statistic
+    assert found["angle_vs_ndcg_gain"]["pooled"] == pytest.approx(expected)
+    assert len(by_dataset.rows) == 5 * len(study.datasets)
 
 
-def test_quartiles_split_each_data_set_and_keep_equal_values(study):
-    """Quartiles split each data set and keep equal values together."""
-    table = quartiles_table(study)
-    angles = [row.values for row in table.rows if row.about["diagnostic"] == "dense_angle_deg"]
-    assert [row["quartile"] for row in angles] == [1, 2, 3, 4]
+def test_quarters_count_every_query_once_in_each_data_set(study):
+    macros, by_dataset = quartiles_tables(study)
+    angles = [row.values for row in macros.rows if row.about["diagnostic"] == "dense_angle_deg"]
+    assert [row["quarter"] for row in angles] == [1, 2, 3, 4]
     assert sorted(row["mean"] for row in angles) == [row["mean"] for row in angles]
-    draws = [mechanism_draws(study, d).drop_nulls(["ndcg_gain"]) for d in study.datasets]
-    assert sum(row["pairs"] for row in angles) == sum(frame.height for frame in draws)
-    lowest = [
-        frame.filter(pl.col("dense_angle_deg") <= np.quantile(frame["dense_angle_deg"], 0.25))
-        for frame in draws
-    ]
-    assert angles[0]["ndcg_gain"] == pytest.approx(
-        np.mean([frame["ndcg_gain"].mean() for frame in lowest])
-    )
+    for dataset in study.datasets:
+        desa = study.cell(dataset, "desa").records.filter(~pl.col("fallback"))
+        judged = desa.drop_nulls("ndcg_at_10")["query_id"].n_unique()
+        own = [r.values for r in by_dataset.rows if r.about["dataset"] == dataset]
+        for title in {row["diagnostic"] for row in own}:
+            assert sum(row["queries"] for row in own if row["diagnostic"] == title) == judged
 
 
 def test_tables_whose_columns_were_not_recorded_are_left_out():
@@ -238,8 +231,8 @@ def test_tables_whose_columns_were_not_recorded_are_left_out():
     study = Study(study_records(("scifact",), ("original", "desa"), without=without))
     assert cutoff_tables(study) == []
     assert mechanism_table(study) is None
-    assert correlations_table(study) is None
-    assert quartiles_table(study) is None
+    assert correlations_tables(study) == []
+    assert quartiles_tables(study) == []
 
 
 def test_ablations_stand_against_desa_and_reference_counts(study):

@@ -65,3 +65,16 @@ def spearman(a: pl.Series, b: pl.Series) -> tuple[float, int]:
         return float("nan"), pairs.height
     ranks = pairs.select(pl.all().rank("average"))
     return float(np.corrcoef(ranks["a"].to_numpy(), ranks["b"].to_numpy())[0, 1]), pairs.height
+
+
+def quarters(values: np.ndarray) -> np.ndarray:
+    """The quarter of each value [Q] by its rank: ceil(4 rank / Q), equal values at their mean rank.
+
+    Args:
+        values: numbers without NaN, float64 [Q].
+
+    Returns:
+        int64 [Q], 1 (smallest) to 4. Quarters differ in size where equal values meet at an edge.
+    """
+    doubled = np.asarray(2 * pl.Series(values).rank("average").to_numpy(), np.int64)
+    return -(-4 * doubled // (2 * len(values)))
