@@ -41,6 +41,9 @@ demo: setup ## run DESA, its ablations and the baseline on the built-in collecti
 test: $(VENV)/dev.stamp ## run the tests (under 8 minutes on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadscope -m "not slow and not vllm and not bench"
 
+test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (under a minute)
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not slow and not vllm and not bench" tests/core tests/store tests/data
+
 vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 	@infra/vllm_cpu_env.sh .venv-vllm
 
@@ -79,4 +82,4 @@ lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses; a cluster m
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test vllm-env test-vllm infra-tools check bench bench-scale reproduce lock clean
+.PHONY: help setup demo test test-fast vllm-env test-vllm infra-tools check bench bench-scale reproduce lock clean

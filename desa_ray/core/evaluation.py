@@ -19,6 +19,7 @@ from pytrec_eval import RelevanceEvaluator
 from desa_ray.core.plain_measures import ERR_SCALE, MOST_EXPONENTIAL, PLAIN
 from desa_ray.errors import DesaError, listed
 
+EXPONENTIAL = "nDCG(dcg='exp-log2')@10"  # gain 2^grade - 1, as the paper's authors have it
 EXAMPLES = (
     "nDCG@10",
     "R@20",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from desa_ray.config import DatasetConfig, RunConfig
-from desa_ray.core.evaluation import check_grades, grade_limits
+from desa_ray.core.evaluation import EXPONENTIAL, check_grades, grade_limits
 from desa_ray.engines.encoder import check_encoder, encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems
@@ -120,10 +120,19 @@ def _stored(stage: Stage) -> Mapping[str, Any]:
     return stage.artifact.manifest()
 
 
+# Judgments and measures that fit each other: a sweep asks once per collection, not per cell.
+_CHECKED: set[tuple[str, tuple[str, ...]]] = set()
+
+
 def _check_grades(config: RunConfig, collection: CollectionStages) -> None:
-    """Refuses measures that have no value for a grade of the collection."""
-    if limited := grade_limits(measures_of(config)):
+    """Refuses measures that have no value for a grade of the collection; nDCG with exponential gain
+    is in every record.
+    """
+    limited = tuple(grade_limits([EXPONENTIAL, *measures_of(config)]))
+    checked = (collection.qrels.key.digest, limited)
+    if checked not in _CHECKED:
         check_grades(limited, read_rows(collection.qrels), "evaluation.measures")
+        _CHECKED.add(checked)
 
 
 class _Findings:

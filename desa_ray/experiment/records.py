@@ -9,14 +9,17 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.core.evaluation import metric_name
+from desa_ray.core.evaluation import EXPONENTIAL, metric_name, positive_grades, scored
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
 from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.collection import read_rows
 from desa_ray.stages.fusion import FUSED, read_fused, read_run
 from desa_ray.types import sha256_json
 
 TIE = 1e-12
+NDCG_EXP = "ndcg_exp_at_10"  # of every record: nDCG@10 with gain 2^grade - 1
+NDCG_CUTOFF = 10
 LABELS = {
     "dataset": pl.String,
     "method": pl.String,
@@ -48,11 +51,17 @@ REFERENCE = {
 
 def records_schema(measures: list[str]) -> pl.Schema:
     """Columns of `records.parquet`: labels, the fused record, `reference_...` of Original, one
-    Float64 a measure.
+    Float64 per measure, and nDCG@10 with exponential gain.
     """
     reference = {f"reference_{name}": dtype for name, dtype in REFERENCE.items()}
     return pl.Schema(
-        {**LABELS, **FUSED, **reference, **{metric_name(m): pl.Float64() for m in measures}}
+        {
+            **LABELS,
+            **FUSED,
+            **reference,
+            **{metric_name(m): pl.Float64() for m in measures},
+            NDCG_EXP: pl.Float64(),
+        }
     )
 
 
@@ -128,6 +137,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
             "qrels_hash": stage.inputs["qrels"].params["content"],
         }
         frame = read_fused(stage)
+        frame = frame.with_columns(exponential_ndcg(stage, frame))
         if reference is None:
             frame = frame.with_columns(
                 pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items()
@@ -139,6 +149,26 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         )
     schema = records_schema(cell.fused[0].params["measures"])
     return pl.concat(frames).select(schema.names()).cast(schema)
+
+
+def exponential_ndcg(stage: Stage, fused: pl.DataFrame) -> pl.Series:
+    """nDCG@10 with gain 2^grade - 1 of each fused record, from the top list that it holds.
+
+    It is no measure of the fusion stage, so that stored fusions of earlier versions keep their
+    keys. Null for a query without a positive judgment, and where neither the certified top nor the
+    stored run reaches rank 10.
+    """
+    params = stage.params
+    if params["k"] >= NDCG_CUTOFF:
+        tops = dict(fused.select("query_id", "top").iter_rows())
+    elif params["run_depth"] >= NDCG_CUTOFF:
+        tops = dict(read_run(stage).select("query_id", "docs").iter_rows())
+    else:
+        return pl.Series(NDCG_EXP, [None] * fused.height, pl.Float64())
+    grades = positive_grades(read_rows(stage.inputs["qrels"]), list(tops))
+    values = scored(grades, tops, [EXPONENTIAL])
+    found = [values.get((query, EXPONENTIAL)) for query in fused["query_id"]]
+    return pl.Series(NDCG_EXP, found, pl.Float64())
 
 
 def cell_runs(cell: Cell) -> list[pl.DataFrame]:
@@ -156,6 +186,7 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
     """
     columns = {
         **{metric_name(measure): pl.col(metric_name(measure)) for measure in measures},
+        NDCG_EXP: pl.col(NDCG_EXP),
         "depth_dense": pl.col("depth_dense"),
         "depth_sparse": pl.col("depth_sparse"),
         "depth_total": pl.col("depth_total"),

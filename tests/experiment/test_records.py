@@ -1,0 +1,39 @@
+"""Records of a small cell whose numbers can be computed by hand."""
+
+from math import log2
+from pathlib import Path
+
+import pytest
+
+from desa_ray.errors import Problems
+from desa_ray.experiment.prepare import prepare
+from desa_ray.store.artifacts import Store
+from tests.experiment.test_prepare import config
+from tests.pipeline.test_lazy import computed
+
+
+def judge(collection: Path, *rows: tuple[str, str, int]) -> None:
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in rows)]
+    (collection / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+
+
+def test_linear_and_exponential_gain_differ_as_by_hand(collection, tmp_path):
+    """Grades 3 and 1 weigh 7 and 1 under exponential gain; a negative grade counts as 0."""
+    judge(collection, ("q1", "d0", 1), ("q1", "d1", 3), ("q1", "d2", -1), ("q2", "d2", 2))
+    _, records, _ = computed(config(collection, "method=bm25"), tmp_path)
+    first, second = records.sort("query_id").iter_rows(named=True)
+    gains = {"d0": 1, "d1": 3, "d2": 0}
+    ideal = 3 + 1 / log2(3)
+    linear = sum(gains[doc] / log2(place + 2) for place, doc in enumerate(first["top"]))
+    assert first["ndcg_at_10"] == pytest.approx(linear / ideal, abs=1e-12)
+    power = sum((2 ** gains[doc] - 1) / log2(place + 2) for place, doc in enumerate(first["top"]))
+    assert first["ndcg_exp_at_10"] == pytest.approx(power / (7 + 1 / log2(3)), abs=1e-12)
+    assert first["ndcg_exp_at_10"] != pytest.approx(first["ndcg_at_10"], abs=1e-3)
+    assert (second["ndcg_at_10"], second["ndcg_exp_at_10"]) == (1, 1)
+
+
+def test_a_grade_beyond_exponential_gain_is_refused(collection, tmp_path):
+    judge(collection, ("q1", "d0", 31), ("q2", "d2", 1))
+    store = Store(str(tmp_path / "store"))
+    with pytest.raises(Problems, match=r"grades up to 30.*'q1'.*'d0'.*31"):
+        prepare([config(collection, "method=bm25")], store, tmp_path)
