@@ -18,6 +18,7 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.report.build import Report, build_report, write_report
+from desa_ray.report.gain import Gain, with_gain
 from desa_ray.report.load import FILE, load_records
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
@@ -77,10 +78,16 @@ class ReportConfig:
     resamples: Annotated[Int, Field(ge=1, le=1_000_000)]
     seed: Annotated[Int, Field(ge=0, lt=2**63)]
     sampling: Scheme
+    gain: Gain | None
     trec: bool
     query: Word
     story: StoryConfig
     compare: dict[str, Any] | None = None
+
+    @property
+    def used_gain(self) -> Gain:
+        """The gain asked for, else that of the numbers to compare with, else linear."""
+        return self.gain or ("exponential" if self.compare else "linear")
 
     @property
     def sources(self) -> list[str]:
@@ -107,6 +114,7 @@ def gather(config: ReportConfig) -> Study:
         sources = [newest_records()]
         note(f"records: {sources[0]}")
     records = load_records(sources, tracking_uri=config.tracking.uri)
+    records = with_gain(records, config.used_gain)
     primary = {
         name: getattr(config.primary, name)
         for name in ("encoder", "generator", "kappa", "k", "n_refs")
@@ -117,6 +125,7 @@ def gather(config: ReportConfig) -> Study:
 def make_report(config: ReportConfig, folder: Path) -> Report:
     """Write the report below `folder`, show its tables, and log it."""
     study = gather(config)
+    study.notes.append(f"nDCG@10 has {config.used_gain} gain")
     published = Published(config.compare) if config.compare else None
     report = build_report(
         study, Sampling(config.resamples, config.seed, config.sampling), published

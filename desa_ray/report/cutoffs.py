@@ -12,7 +12,8 @@ import polars as pl
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.draws import has, paired_draws
-from desa_ray.report.names import EFFECTIVENESS, Outcome
+from desa_ray.report.gain import LINEAR_COLUMN
+from desa_ray.report.names import EFFECTIVENESS, NDCG, Outcome
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
@@ -57,7 +58,9 @@ def transitions(study: Study, outcome: Outcome, length: int) -> Transitions:
         )
         pairs = pairs.drop_nulls([outcome.column, f"cut_{outcome.column}"])
         fixed = _labels(pairs, f"cut_{outcome.column}")
-        complete = _labels(pairs, outcome.column)
+        # Results under cutoffs are recorded with linear gain, so both labels have it.
+        linear = outcome is NDCG and LINEAR_COLUMN in pairs.columns
+        complete = _labels(pairs, LINEAR_COLUMN if linear else outcome.column)
         counts = np.zeros((3, 3))
         np.add.at(counts, (fixed, complete), 1)
         matrices.append(100 * counts / max(len(fixed), 1))
