@@ -147,6 +147,7 @@ def test_every_table_and_figure_the_issue_asks_for_is_written(written):
             "mechanism",
         ),
         *("mechanism_quartiles", "correlations", "robustness", "per_dataset"),
+        *("mechanism_quartiles_by_dataset", "correlations_by_dataset"),
     }
     assert {figure.name for figure in report.figures} == {
         *(
