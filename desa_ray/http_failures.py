@@ -118,7 +118,8 @@ def reason_of(causes: list[BaseException]) -> str:
             return f"its name is not known ({cause.strerror})"
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:
             return cause.strerror
-    said = next((text for cause in reversed(causes) if (text := str(cause).strip())), "")
+    texts = [str(cause).strip() for cause in reversed(causes)]
+    said = next((text for text in texts if text), "")
     return one_line(said) or type(causes[-1]).__name__
 
 

@@ -100,10 +100,10 @@ def compare_tables(
     """
     first, *others = values
     queries = values[first].height
-    rows = [
-        Row({"run": name, **{m: _mean(own[m]) for m in measures}}, {"run": name})
-        for name, own in values.items()
-    ]
+    rows = []
+    for run, own in values.items():
+        means = {m: _mean(own[m]) for m in measures}
+        rows.append(Row({"run": run, **means}, {"run": run}))
     columns = (Column("run", "run"), *(Column(m, m, "{:.4f}", "high") for m in measures))
     tables = [Table("runs", f"Means over {queries} judged queries", columns, rows)]
     effects = []

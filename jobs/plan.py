@@ -130,10 +130,11 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
                 own.append(origin)
         for why in dict.fromkeys(why for why, _ in causes):
             behind.setdefault(why, Counter())[reason.stage.name] += 1
-    return [
-        (why, own, listed([f"{count} {name}" for name, count in behind[why].items()]))
-        for why, own in origins.items()
-    ]
+    rows = []
+    for why, own in origins.items():
+        users = [f"{count} {name}" for name, count in behind[why].items()]
+        rows.append((why, own, listed(users)))
+    return rows
 
 
 def _sweep(

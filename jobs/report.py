@@ -174,7 +174,8 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
         }
         stored = [key for key in sorted(keys) if artifacts.find("fusion", key)]
         qrels = StoredFusion(artifacts, stored[0]).qrels if stored else None
-        cells = {method: cell for method in study.methods if (cell := study.cell(dataset, method))}
+        found = {method: study.cell(dataset, method) for method in study.methods}
+        cells = {method: cell for method, cell in found.items() if cell}
         columns = [
             c
             for cell in cells.values()
@@ -190,9 +191,9 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
             for draw in cell.records.partition_by("draw", maintain_order=True):
                 name = f"{method.replace(' ', '-')}.draw{draw['draw'][0]}"
                 rows = draw.sort("query_id").select("query_id", "top").iter_rows()
-                rankings = {
-                    spelled(query): [spelled(document) for document in top] for query, top in rows
-                }
+                rankings = {}
+                for query_id, top in rows:
+                    rankings[spelled(query_id)] = [spelled(document) for document in top]
                 write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
         if qrels is None:
             note(
@@ -208,9 +209,11 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
     study = gather(config)
     query, method = str(config.query), config.story.method
     datasets = [config.story.dataset] if config.story.dataset else study.datasets
-    known = [
-        name for name in datasets if (cell := study.cell(name, method)) and query in cell.queries
-    ]
+    known: list[str] = []
+    for name in datasets:
+        cell = study.cell(name, method)
+        if cell and query in cell.queries:
+            known.append(name)
     if len(known) != 1:
         what = (
             f"{listed(known)} have a query {query}"

@@ -24,17 +24,15 @@ def cut_scores(
             theirs; such a top is scored once.
         grades: as from `desa_ray.core.evaluation.positive_grades`.
     """
-    names = [
-        {tuple(top): f"{place} {query}" for place, top in enumerate(own)}
-        for query, own in zip(queries, tops, strict=True)
-    ]
-    judged = [own if query in grades else {} for query, own in zip(queries, names, strict=True)]
-    run = {
-        name: {document: -rank for rank, document in enumerate(top, 1)}
-        for own in judged
-        for top, name in own.items()
-        if top
-    }
+    judged: list[dict[tuple[str, ...], str]] = []  # of each query: the name of each distinct top
+    for query, own in zip(queries, tops, strict=True):
+        names = {tuple(top): f"{place} {query}" for place, top in enumerate(own)}
+        judged.append(names if query in grades else {})
+    run: dict[str, dict[str, int]] = {}
+    for names in judged:
+        for top, name in names.items():
+            if top:
+                run[name] = {document: -rank for rank, document in enumerate(top, 1)}
     of_names = {
         name: grades[query]
         for query, own in zip(queries, judged, strict=True)
@@ -42,14 +40,14 @@ def cut_scores(
     }
     values = RelevanceEvaluator(of_names, {"ndcg_cut.10", "recall.20"}).evaluate(run) if run else {}
     nothing = dict.fromkeys(CUT_MEASURES, 0.0)  # what an empty top scores
-    return [
-        {
-            column: (
-                [values.get(own[tuple(top)], nothing)[measure] for top in of_query]
-                if own or not of_query
-                else None
-            )
-            for measure, column in CUT_MEASURES.items()
-        }
-        for own, of_query in zip(judged, tops, strict=True)
-    ]
+    columns: list[dict[str, list[float] | None]] = []
+    for names, of_query in zip(judged, tops, strict=True):
+        if of_query and not names:
+            columns.append(dict.fromkeys(CUT_MEASURES.values()))
+            continue
+        scores = [values.get(names[tuple(top)], nothing) for top in of_query]
+        of_measures: dict[str, list[float] | None] = {}
+        for measure, column in CUT_MEASURES.items():
+            of_measures[column] = [score[measure] for score in scores]
+        columns.append(of_measures)
+    return columns

@@ -250,11 +250,10 @@ def scored(
             by_call.setdefault((key, measure.params.get("judged_only", False)), {})[name] = (
                 _trec_name(measure)
             )
-    run = {
-        query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
-        for query in grades
-        if len(rankings[query])
-    }
+    run = {}
+    for query in grades:
+        if len(rankings[query]):
+            run[query] = {doc: -float(rank) for rank, doc in enumerate(rankings[query])}
     for (rel, judged_only), own in by_call.items():
         evaluator: Any = RelevanceEvaluator(
             grades, set(own.values()), relevance_level=rel, judged_docs_only_flag=judged_only

@@ -135,6 +135,7 @@ def numbered(
         set().union(*lists)
     )  # Python orders strings by code point, which is the order of UTF-8 bytes
     number = {document: n for n, document in enumerate(ids)}
-    return ids, [
-        np.array([number[document] for document in documents], np.int32) for documents in lists
-    ]
+    numbered = []
+    for documents in lists:
+        numbered.append(np.array([number[document] for document in documents], np.int32))
+    return ids, numbered

@@ -56,10 +56,10 @@ def load() -> RawCollection:
     lines = (data / "needs.jsonl").read_text(encoding="utf-8").splitlines()
     queries = [(need["id"], need["text"]) for need in map(json.loads, lines)]
     lines = (data / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    judged = [
-        (query, document, int(grade))
-        for query, document, grade in (line.split("\t") for line in lines)
-    ]
+    judged = []
+    for line in lines:
+        query, document, grade = line.split("\t")
+        judged.append((query, document, int(grade)))
     qrels, dropped = keep_known(judged, {identifier for identifier, _, _ in documents})
     answered = {query for query, _, grade in qrels if grade > 0}
     counts["judgments_dropped"] = dropped

@@ -17,13 +17,9 @@ from desa_ray.config import EncoderConfig
 from desa_ray.engines.bert_files import check_weights, read_architecture
 from desa_ray.engines.model_files import find_model, graph_positions, sha256_file
 from desa_ray.engines.tokenizer import load_tokenizer
+from desa_ray.engines.vectors import VERSIONS
 from desa_ray.errors import DesaError
 from desa_ray.types import sha256_json
-
-VERSIONS = {
-    "onnx": 1,
-    "sentence_transformers": 1,
-}  # raise one when that engine computes other bits from equal files
 
 
 class Encoder(Protocol):

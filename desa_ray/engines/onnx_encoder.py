@@ -18,10 +18,9 @@ import onnxruntime as ort
 
 from desa_ray.config import EncoderConfig
 from desa_ray.engines.bert_files import read_architecture, read_header
-from desa_ray.engines.encoder import VERSIONS
 from desa_ray.engines.model_files import ModelFiles, sha256_file
 from desa_ray.engines.tokenizer import load_tokenizer
-from desa_ray.engines.vectors import check_unit_rows
+from desa_ray.engines.vectors import VERSIONS, check_unit_rows
 from desa_ray.errors import DesaError
 from desa_ray.types import sha256_json
 

@@ -1,5 +1,5 @@
 """What every dense vector must be, in one place: right shape, float32, finite, length one
-(method.md section 3).
+(method.md section 3); and the versions of the engines that compute them.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,10 @@ import numpy as np
 from desa_ray.errors import DesaError, listed
 
 NORM_TOLERANCE = 1e-3
+VERSIONS = {
+    "onnx": 1,
+    "sentence_transformers": 1,
+}  # raise one when that engine computes other bits from equal files
 
 
 def check_unit_rows(

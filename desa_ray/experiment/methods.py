@@ -44,11 +44,8 @@ def prompt_of(method: MethodConfig, channel: ChannelConfig) -> str | None:
 
 def prompts(method: MethodConfig) -> list[str]:
     """The prompts a well-formed method needs, in the order of its channels."""
-    return list(
-        dict.fromkeys(
-            prompt for channel in method.channels if (prompt := prompt_of(method, channel))
-        )
-    )
+    named = [prompt_of(method, channel) for channel in method.channels]
+    return list(dict.fromkeys(prompt for prompt in named if prompt))
 
 
 def texts_used(prompt: str, generator: GeneratorConfig, n_refs: int) -> int:
@@ -121,11 +118,9 @@ def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) 
             "weights are written, but weighting is confidence",
             "drop the weights, or use weighting: fixed",
         )
-    written = {
-        prompt
-        for prompt in (method.prompt, *(channel.prompt for channel in method.channels))
-        if prompt
-    }
+    named = [method.prompt]
+    named += [channel.prompt for channel in method.channels]
+    written = {prompt for prompt in named if prompt}
     for prompt in sorted(written - set(prompt_names())):
         problem(f"unknown prompt {prompt!r}", f"known: {listed(prompt_names(), 20)}")
     for channel in method.channels:

@@ -12,7 +12,8 @@ def part_counts(stage: Stage, parts: Sequence[str]) -> Iterator[Count]:
     them.
     """
     artifact = stage.artifact
-    infos = [info for name in parts if (info := artifact.part(name)) is not None]
+    found = [artifact.part(name) for name in parts]
+    infos = [info for info in found if info is not None]
     labels = {"stage": stage.name}
     rows = max((info.rows for info in infos), default=0)  # parts of a shard hold the same rows
     yield Count("rows", rows, labels)

@@ -124,15 +124,14 @@ def build_report(study: Study, sampling: Sampling, published: Published | None =
         kappa_figure(study, sampling),
         corpus_figure(study, sampling),
     ]
-    facts = {
-        "data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets),
-        **{
-            axis: str(value) for axis in AXES if (value := getattr(study.setting, axis)) is not None
-        },
-        "resamples": str(sampling.resamples),
-        "seed": str(sampling.seed),
-        "sampling": sampling.scheme,
-    }
+    facts = {"data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets)}
+    for axis in AXES:
+        value = getattr(study.setting, axis)
+        if value is not None:
+            facts[axis] = str(value)
+    facts["resamples"] = str(sampling.resamples)
+    facts["seed"] = str(sampling.seed)
+    facts["sampling"] = sampling.scheme
     return Report(
         title="DESA report",
         facts=facts,

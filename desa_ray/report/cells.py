@@ -68,8 +68,9 @@ class Cell:
 
     def describe(self) -> dict[str, str]:
         """What the report says of its input."""
+        labels = {name: getattr(self, name) for name in LABELS}
         return {
-            **{name: str(value) for name in LABELS if (value := getattr(self, name)) is not None},
+            **{name: str(value) for name, value in labels.items() if value is not None},
             "queries": str(len(self.queries)),
             "draws": str(self.draws),
             "records_sha256": rows_content(self.records),
@@ -150,10 +151,9 @@ def _named(labels: dict[str, Any]) -> dict[str, Any]:
 
 def _order(cell: Cell) -> list[tuple[float, str]]:
     """By the labels, numbers as numbers."""
-    return [
-        (number_of(value), str(value))
-        for value in (*(getattr(cell, name) for name in LABELS), cell.qrels_hash)
-    ]
+    values = [getattr(cell, name) for name in LABELS]
+    values.append(cell.qrels_hash)
+    return [(number_of(value), str(value)) for value in values]
 
 
 def _rank(cell: Cell) -> tuple[int, str]:

@@ -187,7 +187,8 @@ class Published:
 
     @staticmethod
     def _judged(study: Study, dataset: str) -> int:
-        cell = next(c for method in study.methods if (c := study.cell(dataset, method)))
+        cells = [study.cell(dataset, method) for method in study.methods]
+        cell = next(cell for cell in cells if cell)
         return cell.means["ndcg_at_10"].count()
 
 

@@ -69,11 +69,11 @@ def check_records(records: pl.DataFrame, where: str) -> None:
             )
     if found:
         raise Problems(found)
-    found += [
-        DesaError(f"column {name} lacks {count} of {records.height} values", where=where, hint=HINT)
-        for name in NOT_NULL
-        if (count := records[name].null_count())
-    ]
+    for name in NOT_NULL:
+        count = records[name].null_count()
+        if count:
+            what = f"column {name} lacks {count} of {records.height} values"
+            found.append(DesaError(what, where=where, hint=HINT))
     again = "run the cell again; what is stored is reused"
     for name, outside in _outside(records).items():
         if outside.height:

@@ -246,11 +246,13 @@ def _pattern(rows: list[Row]) -> dict[str, Value]:
         *dict.fromkeys(("desa_gain", "plus_dense", "plus_sparse"), "improve").items(),
         *dict.fromkeys(("dense_reduction", "sparse_reduction"), "shallower").items(),
     ):
-        numbers = [value for row in rows if isinstance(value := row.values[key], float)]
+        values = [row.values[key] for row in rows]
+        numbers = [value for value in values if isinstance(value, float)]
         pattern[key] = (
             f"{sum(value > 0 for value in numbers)}/{len(numbers)} {word}" if numbers else None
         )
     for key in ("shared_support", "desa_support"):
-        ratios = [value for row in rows if isinstance(value := row.values[key], float)]
+        values = [row.values[key] for row in rows]
+        ratios = [value for value in values if isinstance(value, float)]
         pattern[key] = f"up to {max(ratios):.2f}" if ratios else None
     return pattern

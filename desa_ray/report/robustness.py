@@ -2,6 +2,7 @@
 11).
 """
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -78,12 +79,14 @@ def variations(study: Study, axis: str) -> dict[object, dict[str, tuple[Cell, Ce
         if known is None or len(cell.queries) > len(known[0].queries):
             found[value][cell.dataset] = (cell, original)
     if axis == "corpus_docs":  # only data sets that were run at several sizes
-        several = {d for d in study.datasets if sum(d in own for own in found.values()) > 1}
-        found = {
-            value: kept
-            for value, own in found.items()
-            if (kept := {d: own[d] for d in own if d in several})
-        }
+        counts = Counter(d for own in found.values() for d in own)
+        several = {d for d in study.datasets if counts[d] > 1}
+        shared = {}
+        for value, own in found.items():
+            kept = {d: own[d] for d in own if d in several}
+            if kept:
+                shared[value] = kept
+        found = shared
     return (
         dict(sorted(found.items(), key=lambda item: (number_of(item[0]), str(item[0]))))
         if len(found) > 1

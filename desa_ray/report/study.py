@@ -75,9 +75,8 @@ class Study:
     def _choose(self, wanted: Mapping[str, object]) -> Setting:
         chosen: dict[str, object] = {}
         for axis in AXES:
-            values = Counter(
-                value for cell in self.cells if (value := getattr(cell, axis)) is not None
-            )
+            known = [getattr(cell, axis) for cell in self.cells]
+            values = Counter(value for value in known if value is not None)
             known = sorted(values, key=lambda value: (number_of(value), str(value)))
             asked = wanted.get(axis)
             if asked is not None and str(asked) not in map(str, known):
@@ -231,7 +230,7 @@ class Study:
         """The main setting with every value of one axis, in order, where cells that use it have
         more than one.
         """
-        values = {value for cell in self.cells if (value := getattr(cell, axis)) is not None}
+        values = {getattr(cell, axis) for cell in self.cells} - {None}
         order = sorted(values, key=lambda value: (number_of(value), str(value)))
         return [replace(self.setting, **{axis: value}) for value in order]
 

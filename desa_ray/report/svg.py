@@ -41,9 +41,8 @@ class Scale:
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             steps = (1,) if len(powers) > 4 else (1, 2, 5)
-            found = [
-                t for p in powers for s in steps if self.low <= (t := s * 10.0**p) <= self.high
-            ]
+            ticks = [s * 10.0**p for p in powers for s in steps]
+            found = [t for t in ticks if self.low <= t <= self.high]
             if len(found) > 2:
                 return found
         rough = (self.high - self.low) / count or 1

@@ -132,9 +132,10 @@ class FusionWork(Work):
             }
             record |= of_cutoffs
         schema = fused_schema(params["measures"])
-        frame = frame_of(
-            {name: [record.get(name) for record in records] for name in schema}, schema
-        )
+        columns: dict[str, list] = {}
+        for name in schema:
+            columns[name] = [record.get(name) for record in records]
+        frame = frame_of(columns, schema)
         docs = inputs.listed([one.head[: params["run_depth"]] for one in fused])
         write_table(
             stage.artifact,

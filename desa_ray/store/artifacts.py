@@ -228,16 +228,16 @@ class Artifact:
                 what = f"{len(missing)} parts are missing: {listed(missing)}"
                 raise DesaError(what, where=self.where, hint="rerun: only these are computed")
             layout = self._ledger.read(LAYOUT, self.key.digest)
+            described = {name: asdict(stored[name]) for name in wanted}
+            for fields in described.values():
+                del fields["name"]  # it is the key
             document = {
                 "key": self.key.document(),
                 "content": content_hash,
                 "counts": plain(counts, "counts"),
                 "layout": layout["layout"] if layout else None,
                 "meta": plain(meta, "meta"),
-                "parts": {
-                    name: {k: v for k, v in asdict(stored[name]).items() if k != "name"}
-                    for name in wanted
-                },
+                "parts": described,
             }
             # Where another run was first its manifest has other timings; whether the content agrees
             # is checked below.

@@ -92,7 +92,8 @@ def holders(files: Files) -> list[Holder]:
         DesaError: a lease file is damaged; nobody knows then what is in use.
     """
     names = [name.removesuffix(".json") for name in files.list(LEASES) if name.endswith(".json")]
-    return [holder for name in names if (holder := _read(files, name))]
+    holders = [_read(files, name) for name in names]
+    return [holder for holder in holders if holder]
 
 
 def sweep_leases(files: Files) -> list[str]:

@@ -146,11 +146,10 @@ def gpus(found: Mapping[str, str], *, wanted: bool) -> Finding:
         return Finding(
             "gpus", "fail", f"nvidia-smi does not answer: {error}", "fix the driver, or reboot"
         )
-    rows = [
-        [cell.strip() for cell in row.split(",")]
-        for row in told.stdout.splitlines()
-        if row.count(",") == 2
-    ]
+    rows: list[list[str]] = []
+    for row in told.stdout.splitlines():
+        if row.count(",") == 2:
+            rows.append([cell.strip() for cell in row.split(",")])
     if told.returncode or not rows:
         said = (told.stdout + told.stderr).strip().splitlines()
         return Finding(

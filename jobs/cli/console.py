@@ -147,17 +147,13 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
     """Cells as rows, the main numbers as columns; what is the same for all stands in the title."""
     names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
     # A column says something only where two cells that have the setting at all differ in it.
-    varying = [
-        name for name in names if len({cell[name] for cell in cells if cell[name] is not None}) > 1
-    ]
+    known: dict[str, list] = {}
+    for name in names:
+        known[name] = [cell[name] for cell in cells if cell[name] is not None]
+    varying = [name for name in names if len(set(known[name])) > 1]
     first = ["method", *(name for name in varying if name != "method")]
-    fixed = ", ".join(
-        f"{name} {value}"
-        for name in names
-        if name not in first
-        and (value := next((cell[name] for cell in cells if cell[name] is not None), None))
-        is not None
-    )
+    constant = [name for name in names if name not in first and known[name]]
+    fixed = ", ".join(f"{name} {known[name][0]}" for name in constant)
     head = cells[0]
     table = PlainTable(
         title=f"{fixed}; {head['n_queries']} queries", title_justify="left", title_style=""

@@ -78,17 +78,11 @@ def plan_tree(
     """
     lines = _lines(stages, detail)
     line_of = {planned.stage.key.digest: line for line in lines for planned in line.stages}
-    inputs = {
-        id(line): list(
-            {
-                id(own): own
-                for p in line.stages
-                for s in p.stage.inputs.values()
-                if (own := line_of[s.key.digest])
-            }.values()
-        )
-        for line in lines
-    }
+    inputs = {}
+    for line in lines:
+        sources = [s for p in line.stages for s in p.stage.inputs.values()]
+        feeding = [line_of[s.key.digest] for s in sources]
+        inputs[id(line)] = list({id(own): own for own in feeding if own}.values())
     used = {id(own) for owns in inputs.values() for own in owns}
     shown: set[int] = set()
     root = PlainTree(title)

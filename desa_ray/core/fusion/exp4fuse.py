@@ -163,10 +163,9 @@ def _reading(
     unit = lcm(*whole)
     p, q = kappa.numerator, kappa.denominator
     # Bounds w / (kappa + rank) descend as these whole numbers ascend.
-    keys = [
-        [(p + q * rank) * (unit // w) for rank in range(1, n + 1)]
-        for w, n in zip(whole, lengths, strict=True)
-    ]
+    keys = []
+    for w, n in zip(whole, lengths, strict=True):
+        keys.append([(p + q * rank) * (unit // w) for rank in range(1, n + 1)])
     flat = np.array([key for own in keys for key in own], np.int64 if _small(keys) else object)
     turns = np.repeat(np.arange(lengths.size), lengths)[np.argsort(flat, kind="stable")]
     reads = turns[:, None] == np.arange(lengths.size)
