@@ -92,11 +92,8 @@ def without_agents(start: Callable[..., Any]) -> Callable[..., Any]:
         command: Sequence[str], process_type: str, *arguments: Any, **further: Any
     ) -> Any:
         if process_type == ray_constants.PROCESS_TYPE_RAYLET:
-            kept = [
-                word
-                for word in command
-                if not word.startswith(tuple(f"--{agent}=" for agent in AGENTS))
-            ]
+            options = tuple(f"--{agent}=" for agent in AGENTS)
+            kept = [word for word in command if not word.startswith(options)]
             assert len(kept) == len(command) - len(AGENTS), command
             command = [*kept, *(f"--{agent}={idle}" for agent in AGENTS)]
         return start(command, process_type, *arguments, **further)

@@ -54,7 +54,7 @@ class VllmGenerator:
             return []
         from vllm.exceptions import VLLMValidationError  # pyright: ignore[reportMissingImports]
 
-        messages = [[dict(turn) for turn in request.messages] for request in requests]
+        messages = [list(map(dict, request.messages)) for request in requests]
         parameters = [self._parameters(request) for request in requests]
         try:
             results = self.llm.chat(messages, parameters, use_tqdm=False)

@@ -81,8 +81,7 @@ def _write_plain(path: Path, run: pl.DataFrame, tag: str) -> bool:
 def _spelled(run: pl.DataFrame) -> dict[str, list[str]]:
     rows = run.select("query_id", "docs").iter_rows()
     return {
-        without_blanks(query): [without_blanks(document) for document in documents]
-        for query, documents in rows
+        without_blanks(query): list(map(without_blanks, documents)) for query, documents in rows
     }
 
 

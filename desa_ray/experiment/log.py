@@ -86,10 +86,10 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
     digest = sha256_json([experiment, parent, sorted({cell_digest(cell) for cell in cells})])
     named = [labels(cell) for cell in cells]
     # Sorted, as the same cells in another order are the same sweep.
-    values = {
-        name: sorted({str(own[name]) for own in named if own[name] is not None}, key=_in_order)
-        for name in named[0]
-    }
+    values: dict[str, list[str]] = {}
+    for name in named[0]:
+        there = {str(own[name]) for own in named if own[name] is not None}
+        values[name] = sorted(there, key=_in_order)
     varying = [name for name, found in values.items() if len(found) > 1]
     made = provenance()
     return SweepRun(

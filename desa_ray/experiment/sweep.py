@@ -32,7 +32,9 @@ class Sweep:
     ):
         self.specs, self.cells, self.log, self.summary, self.note = specs, cells, log, summary, note
         self.started_ms = now_ms()
-        self.needs = [{stage.key.digest for stage in missing(cell.targets)} for cell in cells]
+        self.needs: list[set[str]] = []
+        for cell in cells:
+            self.needs.append({stage.key.digest for stage in missing(cell.targets)})
         # A stage that several cells share counts as computed for the first of them.
         self.fresh = [
             len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)

@@ -84,7 +84,7 @@ def stored_shards(stage: Stage) -> tuple[int, int, float]:
     if any(layout["inputs"][role] != content for role, content in contents.items() if content):
         return 0, 0, 1.0
     shards = stage.work.shards(layout)
-    left = [shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)]
+    left = [shard for shard in shards if not all(map(artifact.has_part, shard.parts))]
     rows = sum(shard.stop - shard.start for shard in shards)
     return (
         len(shards) - len(left),

@@ -77,11 +77,11 @@ def missing(targets: Sequence[Stage]) -> list[Stage]:
 
 def ready(remaining: Mapping[str, Stage]) -> list[Stage]:
     """Those of the remaining stages (by key) that wait for none of the others."""
-    return [
-        stage
-        for stage in remaining.values()
-        if not any(source.key.digest in remaining for source in stage.inputs.values())
-    ]
+    ready = []
+    for stage in remaining.values():
+        if not any(source.key.digest in remaining for source in stage.inputs.values()):
+            ready.append(stage)
+    return ready
 
 
 def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
@@ -123,9 +123,7 @@ def run_stage(stage: Stage, backend: Backend, progress: Progress) -> None:
             artifact.discard()
             layout = artifact.layout({**stage.work.layout(stage), "inputs": contents})
     shards = stage.work.shards(layout)
-    open_shards = [
-        shard for shard in shards if not all(artifact.has_part(name) for name in shard.parts)
-    ]
+    open_shards = [shard for shard in shards if not all(map(artifact.has_part, shard.parts))]
     tasks, pool, workers = [Task(stage, shard) for shard in open_shards], stage.work.pool, 1
     if pool is None or not tasks:
         progress.begin(stage, len(shards), len(shards) - len(open_shards))
@@ -168,9 +166,8 @@ def _effort(
     """
     counts = {role: manifest["counts"] for role, manifest in sources.items()}
     pool = stage.work.pool
-    rows, all_rows = (
-        sum(shard.stop - shard.start for shard in some) for some in (computed, shards)
-    )
+    rows = sum(shard.stop - shard.start for shard in computed)
+    all_rows = sum(shard.stop - shard.start for shard in shards)
     return {
         "input_rows": {role: own.get("rows", own.get("documents")) for role, own in counts.items()},
         "share_computed": rows / all_rows if all_rows else 0.0,

@@ -229,11 +229,11 @@ def bounds(total: int, size: int) -> list[int]:
 
 def shards_of(layout: Mapping[str, Any], *names: str) -> list[Shard]:
     """Shards from stored boundaries; `{}` in a part name becomes the five-digit shard number."""
-    edges = layout["bounds"]
-    return [
-        Shard(number, start, stop, tuple(name.format(f"{number:05d}") for name in names))
-        for number, (start, stop) in enumerate(pairwise(edges))
-    ]
+    shards = []
+    for number, (start, stop) in enumerate(pairwise(layout["bounds"])):
+        parts = tuple(name.format(f"{number:05d}") for name in names)
+        shards.append(Shard(number, start, stop, parts))
+    return shards
 
 
 def ancestors(targets: Sequence[Stage]) -> Iterator[Stage]:

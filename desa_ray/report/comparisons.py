@@ -72,19 +72,12 @@ def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
     if not {"contextual_dense", "rewrite_sparse"} & set(there):
         return []
     titles = {"dense_only": "Residual Dense", "sparse_only": "Product Sparse"}
-    rows = [
-        Row(
-            {
-                "method": titles.get(method, method_name(method)),
-                **{
-                    outcome.column: macro_of(study, method, outcome.column)
-                    for outcome in EFFECTIVENESS
-                },
-            },
-            {"method": method},
-        )
-        for method in there
-    ]
+    rows = []
+    for method in there:
+        values: dict[str, Value] = {"method": titles.get(method, method_name(method))}
+        for outcome in EFFECTIVENESS:
+            values[outcome.column] = macro_of(study, method, outcome.column)
+        rows.append(Row(values, {"method": method}))
     columns = (
         Column("method", "construction"),
         *(outcome_column(outcome) for outcome in EFFECTIVENESS),
@@ -263,9 +256,8 @@ def _mean_weights(study: Study, method: str) -> tuple[float, float] | None:
         assert cell
         if "weights" not in cell.records.columns:
             return None
-        weights = [
-            [float(Fraction(str(w))) for w in row]
-            for row in cell.records["weights"].drop_nulls().to_list()
-        ]
+        weights = []
+        for row in cell.records["weights"].drop_nulls().to_list():
+            weights.append([float(Fraction(str(w))) for w in row])
         means += np.mean(weights, axis=0).tolist()
     return min(means), max(means)

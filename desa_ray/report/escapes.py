@@ -31,6 +31,7 @@ LATEX_SIGNS = {
     "<": "$<$",
     ">": "$>$",
 }
+_LATEX_TABLE = str.maketrans(LATEX_SIGNS)
 
 
 def markdown(text: object) -> str:
@@ -54,7 +55,7 @@ def latex(text: object) -> str:
     """
     parts = re.split(r"\b(L_[DS]|d_z)\b", printable(text))
     return "".join(
-        f"${part}$" if place % 2 else "".join(LATEX_SIGNS.get(sign, sign) for sign in part)
+        f"${part}$" if place % 2 else part.translate(_LATEX_TABLE)
         for place, part in enumerate(parts)
     )
 

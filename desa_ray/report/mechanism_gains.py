@@ -147,9 +147,9 @@ def average_quarters(found: Sequence[Sequence[Mapping[str, float]]]) -> list[dic
     for quarter in range(1, 5):
         own = [row for rows in found for row in rows if row["quarter"] == quarter]
         if own:
-            means = {key: macro([row[key] for row in own]) for key in ("mean", *OUTCOMES)}
+            means = pl.DataFrame(own).select(pl.col("mean", *OUTCOMES).mean())
             queries = sum(row["queries"] for row in own)
-            averaged.append({"quarter": quarter, "queries": queries, **means})
+            averaged.append({"quarter": quarter, "queries": queries, **means.row(0, named=True)})
     return averaged
 
 

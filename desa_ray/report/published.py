@@ -129,8 +129,11 @@ class Published:
         rows = [self.data.get("per_dataset", {}).get(dataset, {}) for dataset in study.datasets]
         if not rows or not all(method in row and "original" in row for row in rows):
             return {}
-        own = {o.column: [row[method][o.column] for row in rows] for o in PRIMARY}
-        other = {o.column: [row["original"][o.column] for row in rows] for o in PRIMARY}
+        own: dict[str, list[float]] = {}
+        other: dict[str, list[float]] = {}
+        for outcome in PRIMARY:
+            own[outcome.column] = [row[method][outcome.column] for row in rows]
+            other[outcome.column] = [row["original"][outcome.column] for row in rows]
         printed = {column: macro(values) for column, values in own.items()}
         if method != "original":
             for outcome in (NDCG, RECALL):

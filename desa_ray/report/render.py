@@ -51,12 +51,10 @@ def latex_table(table: Table) -> str:
     """
     align = "".join("r" if column.form else "l" for column in table.columns)
     head = _latex_row([latex(column.title) for column in table.columns])
-    body = [
-        _latex_row(
-            [LATEX[mark].format(latex(cell)) for cell, mark in zip(cells, marks, strict=True)]
-        )
-        for cells, marks in zip(table.shown(), table.marks(), strict=True)
-    ]
+    body = []
+    for cells, marks in zip(table.shown(), table.marks(), strict=True):
+        marked = zip(cells, marks, strict=True)
+        body.append(_latex_row([LATEX[mark].format(latex(cell)) for cell, mark in marked]))
     caption = ". ".join(latex(part) for part in (table.title, *table.notes))
     return "\n".join(
         [

@@ -136,8 +136,11 @@ def robustness_table(study: Study) -> Table | None:
 def _changes(
     title: str, value: object, name: str, means: list[dict], cells: list[Cell]
 ) -> dict[str, Value]:
-    own = {key: [float(mean[key][:, 0].mean()) for mean in means] for key in means[0]}
-    other = {key: [float(mean[key][:, 1].mean()) for mean in means] for key in means[0]}
+    own: dict[str, list[float]] = {}
+    other: dict[str, list[float]] = {}
+    for key in means[0]:
+        own[key] = [float(mean[key][:, 0].mean()) for mean in means]
+        other[key] = [float(mean[key][:, 1].mean()) for mean in means]
     shown: dict[str, Value] = {"axis": title, "value": str(value), "dataset": name}
     shown |= {"queries": sum(len(cell.queries) for cell in cells)}
     shown |= {"original": macro(other["ndcg_at_10"]), "desa": macro(own["ndcg_at_10"])}

@@ -64,7 +64,9 @@ class Story:
             "",
         ]
         for kind in ("dense", "sparse"):
-            own = [[ranking for ranking in side if ranking.kind == kind] for side in self.rankings]
+            own = []
+            for side in self.rankings:
+                own.append([ranking for ranking in side if ranking.kind == kind])
             if any(own):
                 lines += [
                     f"## {kind.capitalize()} rankings, top {SHOWN}",
@@ -115,7 +117,9 @@ class Story:
     def _moved(self) -> list[str]:
         before, after = list(self.before["top"]), list(self.after["top"])
         numbers = {document: number for number, document in enumerate(self.ids)}
-        ranks = [[(ranking, ranking.ranks()) for ranking in side] for side in self.rankings]
+        ranks = []
+        for side in self.rankings:
+            ranks.append([(ranking, ranking.ranks()) for ranking in side])
         rows = []
         for document in [*after, *(d for d in before if d not in after)]:
             places = [
@@ -171,16 +175,14 @@ class Story:
         method = markdown(method_name(str(self.after["method"])))
         columns = [(f"Original: {markdown(ranking.name)}", ranking) for ranking in before]
         columns += [(f"{method}: {markdown(ranking.name)}", ranking) for ranking in after]
-        rows = [
-            [
-                str(place + 1),
-                *(
-                    self._name(self.ids[r.docs[place]]) if place < len(r.docs) else ""
-                    for _, r in columns
-                ),
-            ]
-            for place in range(min(SHOWN, max(len(ranking.docs) for _, ranking in columns)))
-        ]
+        longest = max(len(ranking.docs) for _, ranking in columns)
+        rows = []
+        for place in range(min(SHOWN, longest)):
+            row = [str(place + 1)]
+            for _, ranking in columns:
+                there = place < len(ranking.docs)
+                row.append(self._name(self.ids[ranking.docs[place]]) if there else "")
+            rows.append(row)
         return _table(
             ["rank", *(f"{title} ({len(ranking.docs)} documents)" for title, ranking in columns)],
             rows,
@@ -188,10 +190,10 @@ class Story:
 
     def _fused(self) -> list[str]:
         tops = [list(record["top"]) for record in (self.before, self.after)]
-        rows = [
-            [str(place + 1), *(self._name(top[place]) if place < len(top) else "" for top in tops)]
-            for place in range(max(map(len, tops)))
-        ]
+        rows = []
+        for place in range(max(map(len, tops))):
+            names = [self._name(top[place]) if place < len(top) else "" for top in tops]
+            rows.append([str(place + 1), *names])
         return _table(["rank", "Original", markdown(method_name(str(self.after["method"])))], rows)
 
     def _judged(self) -> list[str]:

@@ -81,16 +81,18 @@ class Table:
 
     def shown(self) -> list[list[str]]:
         """Every cell in print."""
-        return [
-            [c.show(row.values.get(c.key), row.forms.get(c.key)) for c in self.columns]
-            for row in self.rows
-        ]
+        printed = []
+        for row in self.rows:
+            printed.append(
+                [c.show(row.values.get(c.key), row.forms.get(c.key)) for c in self.columns]
+            )
+        return printed
 
     def marks(self) -> list[list[str]]:
         """`best`, `second` or nothing for every cell; equal values share a mark, unmarked where all
         are equal.
         """
-        marks = [["" for _ in self.columns] for _ in self.rows]
+        marks = [[""] * len(self.columns) for _ in self.rows]
         for c, column in enumerate(self.columns):
             values = [row.values.get(column.key) for row in self.rows]
             numbers = {v for v in values if isinstance(v, int | float) and not isnan(v)}

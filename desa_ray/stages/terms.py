@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import polars as pl
@@ -44,7 +45,10 @@ class TermsWork(Work):
             found = iter(
                 engine.analyse([text for row in rows for text in (queries[row], *texts[row])])
             )
-            terms = [weigh(next(found), [next(found) for _ in texts[row]]) for row in rows]
+            terms = []
+            for row in rows:
+                query = next(found)
+                terms.append(weigh(query, list(islice(found, len(texts[row])))))
         else:
             numbers = {
                 option: int(value) for option, value in stage.params.get("options", {}).items()

@@ -31,9 +31,10 @@ def made_texts(
     """
     template, prefix = DENSE_TEXTS[stage.params["template"]], stage.params["prefix"]
     texts = generations.texts_or(queries) if generations else [[] for _ in queries]
-    return [
-        [prefix + text for text in template(*pair)] for pair in zip(queries, texts, strict=True)
-    ]
+    made = []
+    for pair in zip(queries, texts, strict=True):
+        made.append([prefix + text for text in template(*pair)])
+    return made
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,10 @@ class TextVectorsWork(Work):
         generation = stage.inputs.get("generation")
         made = made_texts(stage, queries, read_generations(generation) if generation else None)
         rows: dict[str, int] = {}
-        index = np.array(
-            [[rows.setdefault(text, len(rows)) for text in line] for line in made], np.int64
-        )
+        lines = []
+        for line in made:
+            lines.append([rows.setdefault(text, len(rows)) for text in line])
+        index = np.array(lines, np.int64)
         write_table(artifact, "texts.parquet", pl.DataFrame({"text": list(rows)}, TEXTS), TEXTS)
         write_array(artifact, "index.npy", index.reshape(len(queries), -1))
         return {"bounds": bounds(len(rows), self.shard_texts)}

@@ -228,11 +228,7 @@ class Delivery:
             )
         )
         # A server that knows no filters must not have another's run taken for this one.
-        own = [
-            run
-            for run in found
-            if all(run.data.tags.get(name) == value for name, value in identity.items())
-        ]
+        own = [run for run in found if identity.items() <= run.data.tags.items()]
         return sorted(
             own, key=lambda run: not run.data.params
         )  # what is empty may be a double, to be removed
