@@ -63,7 +63,7 @@ def fuse(
         channels: lists of document ids, best first, or dicts from ids to scores, which are ordered
             by score descending, ties by id; an empty one is fine. What has no order of its own (a
             set, a dict's keys) is refused.
-        weights: one a channel, exact: ints, Fractions or strings such as "1/4" (a float counts as
+        weights: one per channel, exact: ints, Fractions or strings such as "1/4" (a float counts as
             its shortest decimal form); 1 each where left out. A channel of weight 0 counts as
             absent: its depth is 0, and documents that only it holds do not occur.
         kappa: above -1, exact in the same way.

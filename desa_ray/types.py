@@ -45,7 +45,7 @@ class Collection:
     Attributes:
         name: the data set's name, as it stands in records.
         documents: columns `id` (String), `text` (String: title and text as both channels see it),
-            one row a document number, in UTF-8 order of the ids.
+            one row per document number, in UTF-8 order of the ids.
         queries: columns `id`, `text` (String), in UTF-8 order of the ids.
         qrels: columns `query_id`, `doc_id` (String), `grade` (Int32), sorted by the UTF-8 order of
             both ids; only judgments of documents that the corpus holds.

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 def run_values(
     runs: Mapping[str, Mapping[str, Sequence[str]]], qrels: pl.DataFrame, measures: Sequence[str]
 ) -> dict[str, pl.DataFrame]:
-    """Run -> `query_id` and one column a measure, for every query with a positive judgment, in
+    """Run -> `query_id` and one column per measure, for every query with a positive judgment, in
     order of the ids.
 
     A judged query that a run lacks scores the measure's default, 0, in it.

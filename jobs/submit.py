@@ -91,7 +91,9 @@ def _relative(config: DictConfig) -> list[DesaError]:
     if database := sqlite_file(str(OmegaConf.select(config, "tracking.uri"))):
         found["tracking.uri"] = str(database)
     return [
-        DesaError(f"{value} is no place on the cluster", where=name, hint=HINT_PATH)
+        DesaError(
+            f"{value!r} is not a path that all nodes resolve alike", where=name, hint=HINT_PATH
+        )
         for name, value in found.items()
         if isinstance(value, str) and "://" not in value and not Path(value).is_absolute()
     ]
@@ -168,7 +170,9 @@ def _travelling(overrides: Sequence[str], settings: SubmitConfig) -> list[str]:
             ("/", "${")
         ):
             raise DesaError(
-                f"{value} is no place on the cluster", where=override.key_or_group, hint=HINT_PATH
+                f"{value!r} is not a path that all nodes resolve alike",
+                where=override.key_or_group,
+                hint=HINT_PATH,
             )
         try:
             text.encode()
@@ -241,7 +245,11 @@ def _environment(settings: SubmitConfig) -> dict[str, str]:
     variables = {VARIABLE: expectation()}
     if home := settings.home or os.environ.get("DESA_HOME"):
         if not Path(home).is_absolute() or "$" in home:
-            raise DesaError(f"{home} is no place on the cluster", where="DESA_HOME", hint=HINT_PATH)
+            raise DesaError(
+                f"{home!r} is not a path that all nodes resolve alike",
+                where="DESA_HOME",
+                hint=HINT_PATH,
+            )
         variables["DESA_HOME"] = home
     return variables
 

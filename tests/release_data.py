@@ -8,7 +8,6 @@ import polars as pl
 
 RELEASE = Path(__file__).parent / "reference" / "release"
 DRAWS = 3  # of every query; the one that fell back to the original query has no row: no difference
-DATASETS = ("arguana", "fiqa", "nfcorpus", "scidocs", "scifact", "touche-2020", "trec-covid")
 
 
 @cache

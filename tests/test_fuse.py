@@ -75,7 +75,7 @@ def test_any_rational_kappa_above_minus_one_is_exact():
 @pytest.mark.parametrize(
     ("channels", "options", "message"),
     [
-        ([["a"], ["b", "c", "b"]], {}, "channel 1: document 'b' stands there twice"),
+        ([["a"], ["b", "c", "b"]], {}, "channel 1: document 'b' is listed twice"),
         ([["a", 3]], {}, "channel 0: document id 3 is not a string"),
         (["abc"], {}, "channel 0: 'abc' is no list of document ids"),
         ([["\ud800"]], {}, r"channel 0: document id '\\ud800' holds a lone surrogate"),

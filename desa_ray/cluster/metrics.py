@@ -25,7 +25,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "rows": ("Logical rows stored by workers and driver", ("stage",)),
     "bytes_written": ("Bytes of the parts stored", ("stage",)),
     "documents_encoded": ("Documents whose vectors were stored", ()),
-    "queries_replayed": ("Queries fused and replayed, one a method, draw and kappa", ()),
+    "queries_replayed": ("Queries fused and replayed, one per method, draw and kappa", ()),
     "generations": ("Generated records by outcome (valid, fallback)", ("generator", "outcome")),
     "generation_requests": ("Requests to engines, retries included", ("generator",)),
     "generation_retries": ("Requests repeated because their text was not valid", ("generator",)),

@@ -15,7 +15,7 @@ def cut_scores(
     tops: Sequence[Sequence[Sequence[str]]],
     grades: Mapping[str, Mapping[str, int]],
 ) -> list[dict[str, list[float] | None]]:
-    """The columns of the measures, a query each: one value a cutoff, None for a query without
+    """The columns of the measures for each query: one value per cutoff, None for a query without
     grades.
 
     Args:

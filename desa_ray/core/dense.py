@@ -1,8 +1,8 @@
 """Dense equations: one query vector from the vectors of a query and its references (method.md
 section 3).
 
-Everything is computed from float32 vectors in float64, by one loop a row in a fixed order (no BLAS,
-no reassociation), and cast to float32 once, so that all machines agree. Legend: Q queries, n
+Everything is computed from float32 vectors in float64, by one loop per row in a fixed order (no
+BLAS, no reassociation), and cast to float32 once, so that all machines agree. Legend: Q queries, n
 references, D dimensions.
 """
 
@@ -51,7 +51,7 @@ def single(texts_QnD: Vectors) -> Vectors:
     """The vector of the only text; float32 [Q, 1, D] to float32 [Q, D]."""
     if texts_QnD.shape[1] != 1:
         raise DesaError(
-            f"{texts_QnD.shape[1]} texts a query where one is meant",
+            f"{texts_QnD.shape[1]} texts per query, expected 1",
             hint="use the prompt query2doc",
         )
     return texts_QnD[:, 0].copy()

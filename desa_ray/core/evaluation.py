@@ -19,6 +19,7 @@ from pytrec_eval import RelevanceEvaluator
 from desa_ray.core.plain_measures import ERR_SCALE, MOST_EXPONENTIAL, PLAIN
 from desa_ray.errors import DesaError, listed
 
+EXPONENTIAL_COLUMN = "ndcg_exp_at_10"  # of every record
 EXPONENTIAL = "nDCG(dcg='exp-log2')@10"  # gain 2^grade - 1, as the paper's authors have it
 EXAMPLES = (
     "nDCG@10",
@@ -188,7 +189,7 @@ def metric_name(name: str) -> str:
 def evaluate(
     qrels: pl.DataFrame, rankings: Mapping[str, Sequence[str]], measures: Iterable[str]
 ) -> pl.DataFrame:
-    """One value a query and measure.
+    """One value per query and measure.
 
     Args:
         qrels: columns `query_id`, `doc_id`, `grade`; grades <= 0 count as 0.

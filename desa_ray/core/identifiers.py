@@ -80,7 +80,7 @@ def ordered(channel: object, name: str) -> list[str]:
         _check_id(document, name)
         if document in seen:
             raise DesaError(
-                f"document {document[:80]!r} stands there twice",
+                f"document {document[:80]!r} is listed twice",
                 where=name,
                 hint="keep its best place",
             )

@@ -57,7 +57,7 @@ class DenseOperator:
             others; returns fresh float32 [Q, D] query vectors and diagnostics, name -> float64 [Q].
         texts: the names in `desa_ray.core.query_text.DENSE_TEXTS` that it needs.
         options: numbers that `function` takes by name.
-        one_text: the operator takes exactly one text a query.
+        one_text: the operator takes exactly one text per query.
     """
 
     function: Callable[..., tuple[Vectors, Diagnostics]]

@@ -131,7 +131,7 @@ def read_qrels(path: Path) -> pl.DataFrame:
     """Columns `query_id`, `doc_id` (String), `grade` (Int32), in file order.
 
     A file that begins with the header of BEIR's judgments (`query-id corpus-id score`) is read as
-    such. A judgment that stands there twice counts once, as in a collection.
+    such. A judgment that is listed twice counts once, as in a collection.
 
     Raises:
         DesaError: file and lines of everything wrong: not four fields (three after BEIR's header),

@@ -147,7 +147,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
             raise DesaError(what, where=str(path), hint=ANEW)
         plain = name.removeprefix("bert.")
         if plain in tensors:
-            raise DesaError(f"tensor {shown(plain)} stands there twice", where=str(path), hint=ANEW)
+            raise DesaError(f"tensor {shown(plain)} is listed twice", where=str(path), hint=ANEW)
         tensors[plain] = tensor
     return tensors
 

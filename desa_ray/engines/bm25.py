@@ -27,7 +27,7 @@ from desa_ray.engines.postings import Postings
 
 
 class BM25:
-    """Scores of every document that shares a term with a query. One object a thread: it keeps
+    """Scores of every document that shares a term with a query. One object per thread: it keeps
     scratch of N entries.
     """
 

@@ -64,7 +64,7 @@ class ChatEngine(Protocol):
     def revision(self) -> str | None: ...
 
     def generate(self, requests: Sequence[Request]) -> list[Output]:
-        """One output a request, in order.
+        """One output per request, in order.
 
         Raises:
             DesaError: a request cannot be answered, now or ever; nothing of the batch is kept.

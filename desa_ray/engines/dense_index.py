@@ -1,4 +1,4 @@
-"""Document vectors as FAISS flat inner-product indexes, one file a shard.
+"""Document vectors as FAISS flat inner-product indexes, one file per shard.
 
 FAISS loads damaged files without a word, so the store compares the file's hash before it is read
 here; this module checks what a hash cannot tell: that the index is of the kind, size and width that

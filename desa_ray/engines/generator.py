@@ -65,7 +65,7 @@ def load_generator(config: GeneratorConfig, *, model_home: Path, threads: int = 
         threads: CPU threads of an engine that may use several.
 
     Raises:
-        DesaError: it does not start; one wording a cause.
+        DesaError: it does not start; one wording per cause.
     """
     check_generator(config)
     return _LOADERS[config.kind](config, model_home, threads)

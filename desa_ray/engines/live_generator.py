@@ -78,7 +78,7 @@ def generate_records(
         query_ids, query_texts: the queries, aligned, in any order.
 
     Returns:
-        Schema `GENERATION_SCHEMA`, one row a query, in the order of query ids.
+        Schema `GENERATION_SCHEMA`, one row per query, in the order of query ids.
 
     Raises:
         DesaError: what the engine raises; no row is returned then.

@@ -91,7 +91,7 @@ class OnnxEncoder:
             )[0]
         except (
             Exception
-        ) as error:  # onnxruntime has one class an error code, all derived from Exception alone
+        ) as error:  # onnxruntime has one class per error code, all derived from Exception alone
             what = (
                 f"the model cannot run {ids_BT.shape[1]} tokens:"
                 f" {' '.join(str(error).split())[:300]}"
@@ -164,7 +164,7 @@ def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceS
         )
     except (
         Exception
-    ) as error:  # onnxruntime has one class an error code, all derived from Exception alone
+    ) as error:  # onnxruntime has one class per error code, all derived from Exception alone
         raise DesaError(
             f"not a readable ONNX graph: {error}", where=str(weights), hint="fetch it anew"
         ) from None

@@ -45,7 +45,7 @@ class OpenAIGenerator:
         )
 
     def generate(self, requests: Sequence[Request]) -> list[Output]:
-        """One output a request, in order.
+        """One output per request, in order.
 
         Raises:
             DesaError: the first request that was refused, or failed as often as the configuration

@@ -62,7 +62,7 @@ class RecordedGenerations:
     """Recorded text as generation records.
 
     Attributes:
-        records: schema `GENERATION_SCHEMA`, one row a query and draw asked for, in the order of
+        records: schema `GENERATION_SCHEMA`, one row per query and draw asked for, in the order of
             query ids, then draws.
         counts: every name of `COUNTS`; goes to the manifest and the log.
     """

@@ -22,7 +22,7 @@ def check_unit_rows(
 
     Args:
         vectors_ND: what an engine produced or a file held.
-        names: identifiers for the message, one a row; row numbers where absent.
+        names: identifiers for the message, one per row; row numbers where absent.
 
     Raises:
         DesaError: names the shape, or every row (up to ten) that is not finite or whose norm is off

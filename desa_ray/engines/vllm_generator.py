@@ -26,7 +26,7 @@ class VllmGenerator:
         threads: CPU threads where batch-invariant mode leaves the choice.
 
     Raises:
-        DesaError: vLLM does not start; one wording a cause.
+        DesaError: vLLM does not start; one wording per cause.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class VllmGenerator:
         self.llm = start(config, files)
 
     def generate(self, requests: Sequence[Request]) -> list[Output]:
-        """One output a request, in order.
+        """One output per request, in order.
 
         Raises:
             DesaError: a request does not fit into `generator.max_model_len`, or the engine gave one

@@ -144,7 +144,7 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
     """A `vllm.LLM` of the model; call `prepare_environment` and `check_before` first.
 
     Raises:
-        DesaError: it does not start; one wording a cause.
+        DesaError: it does not start; one wording per cause.
     """
     try:
         import torch  # pyright: ignore[reportMissingImports]

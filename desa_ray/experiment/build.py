@@ -44,7 +44,7 @@ class Cell:
     """One configuration and its final stages.
 
     Attributes:
-        fused: fusion stages, one a draw.
+        fused: fusion stages, one per draw.
         reference: the fusion stage of Original under the same settings, which "shallower in both"
             compares with; None for Original itself and for methods without both channels.
     """

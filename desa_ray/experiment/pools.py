@@ -18,7 +18,7 @@ from desa_ray.types import sha256_json
 
 
 def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
-    """Encoders: one model an actor, `encoder_cpus` threads each."""
+    """Encoders: one model per actor, `encoder_cpus` threads each."""
     cluster = config.cluster
     return Pool(
         f"encoder:{config.encoder.name}:{sha256_json(identity)[:12]}",
@@ -36,7 +36,7 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
 
 
 def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: Path) -> Pool:
-    """Text engines: one model an actor, over as many GPUs as it is split into; a server's client
+    """Text engines: one model per actor, over as many GPUs as it is split into; a server's client
     takes none.
     """
     generator, cluster = config.generator, config.cluster

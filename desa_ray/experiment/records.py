@@ -9,7 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.core.evaluation import EXPONENTIAL, metric_name, positive_grades, scored
+from desa_ray.core.evaluation import (
+    EXPONENTIAL,
+    EXPONENTIAL_COLUMN,
+    metric_name,
+    positive_grades,
+    scored,
+)
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
 from desa_ray.pipeline.stage import Stage
@@ -18,8 +24,8 @@ from desa_ray.stages.fusion import FUSED, read_fused, read_run
 from desa_ray.types import sha256_json
 
 TIE = 1e-12
-NDCG_EXP = "ndcg_exp_at_10"  # of every record: nDCG@10 with gain 2^grade - 1
 NDCG_CUTOFF = 10
+Grades = Mapping[str, Mapping[str, int]]
 LABELS = {
     "dataset": pl.String,
     "method": pl.String,
@@ -60,7 +66,7 @@ def records_schema(measures: list[str]) -> pl.Schema:
             **FUSED,
             **reference,
             **{metric_name(m): pl.Float64() for m in measures},
-            NDCG_EXP: pl.Float64(),
+            EXPONENTIAL_COLUMN: pl.Float64(),
         }
     )
 
@@ -127,6 +133,9 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         columns = (pl.col(name).alias(f"reference_{name}") for name in REFERENCE)
         reference = read_fused(cell.reference).select("query_id", *columns)
     common = {**labels(cell), "config_hash": sha256_json(result_config(cell))}
+    inputs = cell.fused[0].inputs  # of every draw: one collection
+    queries = read_rows(inputs["queries"])["id"].to_list()
+    grades = positive_grades(read_rows(inputs["qrels"]), queries)
     frames = []
     for draw, stage in enumerate(cell.fused):
         own = {
@@ -137,7 +146,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
             "qrels_hash": stage.inputs["qrels"].params["content"],
         }
         frame = read_fused(stage)
-        frame = frame.with_columns(exponential_ndcg(stage, frame))
+        frame = frame.with_columns(exponential_ndcg(stage, frame, grades))
         if reference is None:
             frame = frame.with_columns(
                 pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items()
@@ -151,7 +160,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
     return pl.concat(frames).select(schema.names()).cast(schema)
 
 
-def exponential_ndcg(stage: Stage, fused: pl.DataFrame) -> pl.Series:
+def exponential_ndcg(stage: Stage, fused: pl.DataFrame, grades: Grades) -> pl.Series:
     """nDCG@10 with gain 2^grade - 1 of each fused record, from the top list that it holds.
 
     It is no measure of the fusion stage, so that stored fusions of earlier versions keep their
@@ -164,15 +173,14 @@ def exponential_ndcg(stage: Stage, fused: pl.DataFrame) -> pl.Series:
     elif params["run_depth"] >= NDCG_CUTOFF:
         tops = dict(read_run(stage).select("query_id", "docs").iter_rows())
     else:
-        return pl.Series(NDCG_EXP, [None] * fused.height, pl.Float64())
-    grades = positive_grades(read_rows(stage.inputs["qrels"]), list(tops))
+        return pl.Series(EXPONENTIAL_COLUMN, [None] * fused.height, pl.Float64())
     values = scored(grades, tops, [EXPONENTIAL])
     found = [values.get((query, EXPONENTIAL)) for query in fused["query_id"]]
-    return pl.Series(NDCG_EXP, found, pl.Float64())
+    return pl.Series(EXPONENTIAL_COLUMN, found, pl.Float64())
 
 
 def cell_runs(cell: Cell) -> list[pl.DataFrame]:
-    """The fused runs, one frame a draw: `query_id`, `docs` (best first, `run_depth` at most)."""
+    """The fused runs, one frame per draw: `query_id`, `docs` (best first, `run_depth` at most)."""
     return [read_run(stage) for stage in cell.fused]
 
 
@@ -186,7 +194,7 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
     """
     columns = {
         **{metric_name(measure): pl.col(metric_name(measure)) for measure in measures},
-        NDCG_EXP: pl.col(NDCG_EXP),
+        EXPONENTIAL_COLUMN: pl.col(EXPONENTIAL_COLUMN),
         "depth_dense": pl.col("depth_dense"),
         "depth_sparse": pl.col("depth_sparse"),
         "depth_total": pl.col("depth_total"),

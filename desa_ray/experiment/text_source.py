@@ -1,4 +1,4 @@
-"""Where the generated texts of a configuration come from: one stage a prompt and draw, checked
+"""Where the generated texts of a configuration come from: one stage per prompt and draw, checked
 beforehand.
 
 A method may need several prompts; texts of one prompt stand in for another's only where

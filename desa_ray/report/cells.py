@@ -56,7 +56,7 @@ class Cell:
 
     @cached_property
     def means(self) -> pl.DataFrame:
-        """One row a query, `query_id` and the draw-averaged columns of `MEANS`, in UTF-8 order of
+        """One row per query, `query_id` and the draw-averaged columns of `MEANS`, in UTF-8 order of
         the ids.
         """
         return by_query(self.records, MEANS).sort("query_id")

@@ -50,7 +50,7 @@ def kappa_figure(study: Study, sampling: Sampling) -> Figure | None:
 
 
 def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
-    """DESA against Original on nested corpora, a curve a data set."""
+    """DESA against Original on nested corpora, a curve per data set."""
     found = variations(study, "corpus_docs")
     if not found:
         return None

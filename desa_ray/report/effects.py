@@ -21,7 +21,7 @@ def paired_effects(
     outcomes: Sequence[Outcome],
     sampling: Sampling,
 ) -> dict[Outcome, Paired] | None:
-    """A paired test an outcome over all data sets; None where a data set lacks one of the methods
+    """A paired test per outcome over all data sets; None where a data set lacks one of the methods
     or a value.
 
     Queries without a positive judgment count in depths only, so the two kinds of outcome are tested

@@ -8,7 +8,7 @@ import polars as pl
 
 from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.cutoffs import LABELS, cutoff_lengths, transitions
-from desa_ray.report.mechanism import DIAGNOSTICS, mechanism_draws, paired_mechanism
+from desa_ray.report.mechanism import DIAGNOSTICS, has_mechanism, mechanism_draws
 from desa_ray.report.names import EFFECTIVENESS, NDCG, dataset_name, method_name
 from desa_ray.report.results import macro_of
 from desa_ray.report.study import Study
@@ -81,7 +81,7 @@ def transition_figure(study: Study) -> Figure | None:
 def mechanism_figure(study: Study) -> Figure | None:
     """Box plots of dense angle and sparse turnover by data set."""
     shown = ("dense_angle_deg", "turnover")
-    if not paired_mechanism(study):
+    if not has_mechanism(study) or not study.complete("original"):
         return None
     row, left, width, top = 34, 110, 270, 40
     svg = Svg(
@@ -218,7 +218,7 @@ def _label(svg: Svg, x: float, y: float, text: str, css: str, taken: list[Box]) 
 
 def difference_figure(study: Study, other: str) -> Figure | None:
     """Every query's nDCG@10 difference between DESA and another method, sorted, a panel
-    a data set.
+    per data set.
     """
     pairs = study.pairs("desa", other)
     if pairs is None:
@@ -267,7 +267,7 @@ def difference_figure(study: Study, other: str) -> Figure | None:
                 )
         svg.line(x0, y(0), x0 + width, y(0), "axis")
     caption = (
-        "One bar a query with a difference: draw-averaged nDCG@10 of DESA minus"
+        "One bar per query with a difference: draw-averaged nDCG@10 of DESA minus"
         f" {method_name(other)}'s, sorted; ties are the gap in the middle."
     )
     return Figure(

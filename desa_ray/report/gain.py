@@ -6,10 +6,10 @@ from typing import Literal
 
 import polars as pl
 
+from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.errors import DesaError
 
 Gain = Literal["linear", "exponential"]
-EXPONENTIAL_COLUMN = "ndcg_exp_at_10"
 LINEAR_COLUMN = "ndcg_linear_at_10"  # what `ndcg_at_10` held before; cutoffs are recorded with it
 
 

@@ -21,7 +21,7 @@ def load_records(
     *,
     tracking_uri: str | None = None,
 ) -> pl.DataFrame:
-    """All query records, a row a query and draw; the column `source` says where each came from.
+    """All query records, a row per query and draw; the column `source` says where each came from.
 
     Args:
         paths_or_run_ids: one or several of: a parquet file of records; a folder (every

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from desa_ray.core.statistics.aggregate import macro
-from desa_ray.report.draws import has, paired_draws
+from desa_ray.report.draws import has
 from desa_ray.report.names import dataset_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
@@ -24,45 +24,38 @@ NO_RELEVANT = (
 )
 
 
-def paired_mechanism(study: Study) -> bool:
-    """Whether DESA's diagnostics can be paired with its gains over Original everywhere."""
-    return has(study, ("desa",), tuple(DIAGNOSTICS)) and study.complete("original")
+NEEDED = (*DIAGNOSTICS, "support_retained")
+
+
+def has_mechanism(study: Study) -> bool:
+    """Whether every data set has DESA's diagnostics."""
+    return has(study, ("desa",), NEEDED)
 
 
 def mechanism_draws(study: Study, dataset: str) -> pl.DataFrame:
-    """DESA's query-draws without fallbacks, with each diagnostic, and its gain over Original as a
-    query-draw.
-
-    `ndcg_gain` and `depth_reduction` (documents, both channels) are differences to Original;
-    turnover is in percent.
+    """DESA's query-draws without fallbacks, with turnover and support retained in percent, a
+    missing RR change as 0, and `no_relevant`, whether it was missing.
     """
-    pairs = paired_draws(study, dataset).filter(~pl.col("fallback"))
-    return pairs.with_columns(
-        pl.col("turnover") * 100,
-        ndcg_gain=pl.col("ndcg_at_10") - pl.col("ndcg_at_10_original"),
-        depth_reduction=pl.col("depth_total_original") - pl.col("depth_total"),
+    desa = study.cell(dataset, "desa")
+    assert desa
+    return desa.records.filter(~pl.col("fallback")).with_columns(
+        pl.col("turnover", "support_retained") * 100,
+        pl.col("rr_change").fill_null(0.0),
+        no_relevant=pl.col("rr_change").is_null(),
     )
 
 
 def mechanism_table(study: Study) -> Table | None:
     """Means, extremes and counts for each data set, and their macro."""
-    needed = (*DIAGNOSTICS, "support_retained")
-    if not has(study, ("desa",), needed):
+    if not has_mechanism(study):
         return None
     rows: list[Row] = []
     means: list[dict[str, float | None]] = []
     frames: list[pl.DataFrame] = []
     for dataset in study.datasets:
-        desa = study.cell(dataset, "desa")
-        assert desa
-        draws = desa.records.filter(~pl.col("fallback")).with_columns(
-            pl.col("turnover") * 100,
-            pl.col("support_retained") * 100,
-            pl.col("rr_change").fill_null(0.0),
-            no_relevant=pl.col("rr_change").is_null(),
-        )
-        by_query = draws.group_by("query_id", maintain_order=True).agg(pl.col(needed).mean())
-        mean = by_query.select(pl.col(needed).mean()).row(0, named=True)
+        draws = mechanism_draws(study, dataset)
+        by_query = draws.group_by("query_id", maintain_order=True).agg(pl.col(NEEDED).mean())
+        mean = by_query.select(pl.col(NEEDED).mean()).row(0, named=True)
         means.append(mean)
         frames.append(draws)
         rows.append(_mechanism_row({"dataset": dataset}, dataset_name(dataset), mean, [draws]))

@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.statistics.aggregate import macro, quarters, spearman
-from desa_ray.report.draws import has
-from desa_ray.report.mechanism import DIAGNOSTICS
+from desa_ray.report.mechanism import DIAGNOSTICS, has_mechanism, mechanism_draws
 from desa_ray.report.names import dataset_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
@@ -55,15 +54,10 @@ def operator_draws(study: Study, dataset: str, diagnostic: str) -> pl.DataFrame:
         and `OUTCOMES` over Original: differences of nDCG@10 and Recall@20, reductions of each depth
         in percent of Original's (0 where that is 0). Fallbacks are left out.
     """
-    desa, original = study.cell(dataset, "desa"), study.cell(dataset, "original")
-    alone = study.cell(dataset, ALONE[diagnostic])
-    assert desa
+    original, alone = study.cell(dataset, "original"), study.cell(dataset, ALONE[diagnostic])
     assert original
     assert alone
-    value = pl.col(diagnostic)
-    value = value.fill_null(0.0) if diagnostic == "rr_change" else value
-    value = value * 100 if diagnostic == "turnover" else value
-    drivers = desa.records.filter(~pl.col("fallback")).select("query_id", "draw", value)
+    drivers = mechanism_draws(study, dataset).select("query_id", "draw", diagnostic)
     both = alone.records.filter(~pl.col("fallback")).join(
         original.records, on="query_id", suffix="_original", maintain_order="left"
     )
@@ -111,7 +105,7 @@ def quarter_rows(means: pl.DataFrame, diagnostic: str) -> list[dict[str, float]]
 
 
 def _ready(study: Study, diagnostic: str) -> bool:
-    return has(study, ("desa",), (diagnostic,)) and study.complete("original", ALONE[diagnostic])
+    return has_mechanism(study) and study.complete("original", ALONE[diagnostic])
 
 
 def quartiles_tables(study: Study) -> list[Table]:

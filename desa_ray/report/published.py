@@ -51,7 +51,7 @@ class Published:
 
     Args:
         data: `name`, `setting` (encoder, generator, kappa, k, n_refs, draws), `queries` (data set
-            -> judged queries), and one mapping a table, nested by the row keys of `KEYS`.
+            -> judged queries), and one mapping per table, nested by the row keys of `KEYS`.
     """
 
     def __init__(self, data: Mapping[str, Any]):

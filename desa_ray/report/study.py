@@ -1,7 +1,7 @@
 """The cells of one report, checked to be comparable, and how tables ask for them.
 
 A report has one *setting* (encoder, generator, kappa, K, number of references) that its main tables
-are about, and one collection a data set. What differs in one thing only (another kappa, encoder,
+are about, and one collection per data set. What differs in one thing only (another kappa, encoder,
 generator, corpus size) is robustness. Cells that should be paired but were run on other queries,
 judgments or K are refused, with what differs.
 """
@@ -181,7 +181,7 @@ class Study:
     def dataset_means(
         self, method: str, column: str, setting: Setting | None = None
     ) -> list[float] | None:
-        """Unrounded means a data set, in order; None where a data set lacks the method
+        """Unrounded means of each data set, in order; None where a data set lacks the method
         or a value.
         """
         cells = [self.cell(dataset, method, setting) for dataset in self.datasets]

@@ -1,4 +1,4 @@
-"""Fusion and replay of one method and draw: a record a query, and the head of its fused run.
+"""Fusion and replay of one method and draw: a record per query, and the head of its fused run.
 
 Reads complete rankings, computes the exact fused order, the certification depths, the effectiveness
 and the diagnostics that need whole rankings. It is the only stage that knows kappa and weights.
@@ -66,7 +66,7 @@ RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 
 
 def fused_schema(measures: list[str]) -> pl.Schema:
-    """Columns of a fused-record table: the fixed ones, then one Float64 a measure (null: no
+    """Columns of a fused-record table: the fixed ones, then one Float64 per measure (null: no
     positive judgment).
     """
     return pl.Schema({**FUSED, **{metric_name(measure): pl.Float64() for measure in measures}})
@@ -76,7 +76,7 @@ def fused_schema(measures: list[str]) -> pl.Schema:
 class FusionWork(Work):
     """Fuses, replays and evaluates.
 
-    Inputs: one ranking a channel, `channel:NAME`; one generation a prompt, `generation:PROMPT`;
+    Inputs: one ranking per channel, `channel:NAME`; one generation per prompt, `generation:PROMPT`;
     `queries`, `corpus`, `qrels`; and `original_sparse`, the ranking that the mechanism diagnostics
     compare with, where they mean something.
     """

@@ -85,7 +85,7 @@ class Weighed:
         infos: what the ranking stages tell about the query, a channel each.
         lengths: how long the channels' rankings are; `cut_lengths`, how much of them a method's
             `prefix` leaves.
-        all_weights: one a channel; `weights`, those above 0.
+        all_weights: one per channel; `weights`, those above 0.
     """
 
     def __init__(self, inputs: Inputs, row: int):
@@ -104,5 +104,5 @@ class Weighed:
         self.weights = self.used(self.all_weights)
 
     def used(self, own: Sequence[Any]) -> list[Any]:
-        """Those of one thing a channel whose channel has a weight above 0."""
+        """Those of one thing per channel whose channel has a weight above 0."""
         return [own[c] for c in self.places]

@@ -153,7 +153,7 @@ class RecordedWork(GenerationWork):
 
 @dataclass(frozen=True)
 class Generations:
-    """One draw: `records` has a row a query (schema `GENERATION_SCHEMA`)."""
+    """One draw: `records` has a row per query (schema `GENERATION_SCHEMA`)."""
 
     records: pl.DataFrame
     count: int
@@ -164,8 +164,8 @@ class Generations:
         return self.records["fallback"].to_list()
 
     def texts_or(self, queries: Sequence[str]) -> list[list[str]]:
-        """The texts a query; a fallback row stands as repeated query text, which no result depends
-        on.
+        """The texts of each query; a fallback row stands as repeated query text, which no result
+        depends on.
         """
         texts = self.records["texts"].to_list()
         return [

@@ -74,7 +74,7 @@ class PrefixWork(Work):
 
 @dataclass(frozen=True)
 class DensePrefixWork(PrefixWork):
-    """Operator, exact scores, selection. One shard a group of documents and block of queries.
+    """Operator, exact scores, selection. One shard per group of documents and block of queries.
 
     Parts: `keys-*.npy`, uint64 [queries, kept] of a group and block (`desa_ray.core.topk`);
     `angles-*.npy` of a block; and, merged by `finish`, what `desa_ray.stages.ranking` writes of
@@ -254,7 +254,7 @@ def deepened(
     """Query row -> its first `depth` documents (all, where there are fewer), from the store or
     scored and put there.
 
-    The place is an artifact of its own without a manifest: a part a query, as complete as it was
+    The place is an artifact of its own without a manifest: a part per query, as complete as it was
     ever asked for.
     """
     inputs = {role: source.artifact.manifest()["content"] for role, source in stage.inputs.items()}

@@ -1,4 +1,4 @@
-"""Complete rankings: one artifact a channel (operator and inputs), one row a query.
+"""Complete rankings: one artifact per channel (operator and inputs), one row per query.
 
 Parts of a shard: `docs-*.npy` (document numbers int32, best first, queries one after another) and
 `queries-*.parquet` (length, ranking hash, dense angle, the two best scores). A ranking does not

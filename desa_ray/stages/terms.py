@@ -23,7 +23,7 @@ TERMS = pl.Schema({"terms": pl.List(pl.String)})
 @dataclass(frozen=True)
 class TermsWork(Work):
     """Analyses the string that a template makes of a query and its texts, or weighs their terms;
-    one row a query.
+    one row per query.
     """
 
     pool: Pool
@@ -123,7 +123,7 @@ def terms_stage(
 
 
 def read_terms(stage: Stage) -> list[list[str]]:
-    """Analysed terms, one list a query."""
+    """Analysed terms, one list per query."""
     artifact = stage.artifact
     shards = stage.stored_shards()
     return [

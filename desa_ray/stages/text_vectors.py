@@ -132,7 +132,7 @@ def text_vectors_stage(
 
 
 def text_vectors(stage: Stage) -> np.ndarray:
-    """Vectors float32 [Q, n, D] of a text-vector stage, one row a query."""
+    """Vectors float32 [Q, n, D] of a text-vector stage, one row per query."""
     artifact = stage.artifact
     parts = [read_array(artifact, part) for shard in stage.stored_shards() for part in shard.parts]
     if not parts:

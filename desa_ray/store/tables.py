@@ -95,8 +95,8 @@ def _check(found: pl.Schema, schema: Schema, where: str) -> None:
 
 
 def _parquet(frame: pl.DataFrame, path: Path) -> None:
-    # One chunk a column and row groups of a fixed size, so that how the frame came to be leaves no
-    # trace in the file.
+    # One chunk per column and row groups of a fixed size, so that how the frame came to be leaves
+    # no trace in the file.
     frame.rechunk().write_parquet(
         path, compression="zstd", compression_level=1, statistics=False, row_group_size=ROW_GROUP
     )

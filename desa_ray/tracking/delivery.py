@@ -3,7 +3,7 @@
 MLflow chooses run ids itself; what makes a run *this* run are its tags: a parent is found by its
 sweep, a child by sweep and cell. A child that ended well with the same records is left as it is;
 one that did not (its driver was killed, or the cell failed) is taken up again, so a resumed sweep
-has one child a cell. An answer that is lost on the way leaves a run that nobody knows of: before
+has one child per cell. An answer that is lost on the way leaves a run that nobody knows of: before
 anything is sent again it is looked for, and what is left over of it removed.
 """
 

@@ -1,5 +1,5 @@
-"""The log of one sweep: a parent run, a child a cell, what the machine did meanwhile; safe against
-any death.
+"""The log of one sweep: a parent run, a child per cell, what the machine did meanwhile; safe
+against any death.
 
 The sweep's identity is what it computes, so the same sweep started again goes on in its own parent.
 Everything passes through the outbox: with the server away the sweep runs on, and what waits is sent

@@ -180,8 +180,8 @@ def _scalar(place: Place, value: Any) -> Iterator[Fault]:
 
 
 def _reference(place: Place, value: str) -> Iterator[Fault]:
-    """One reference a value, to a setting of ours: it can be followed, but nothing can be computed
-    or multiplied.
+    """One reference per value, to a setting of ours: it can be followed, but nothing can be
+    computed or multiplied.
     """
     found = REFERENCE.findall(value)
     if len(found) != 1 or set(REFERENCE.sub("", value)) & set("${}\\"):

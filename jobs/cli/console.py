@@ -51,7 +51,7 @@ class _Going:
 
 
 class ConsoleListener(Listener):
-    """A live bar a stage on a terminal; elsewhere a line a stage when it ends, and now and then
+    """A live bar per stage on a terminal; elsewhere a line per stage when it ends, and now and then
     while it runs.
     """
 

@@ -61,7 +61,7 @@ class Line:
 def plan_table(
     title: str, stages: Sequence[Planned], cluster: ClusterConfig, detail: bool
 ) -> PlainTable:
-    """Inputs before users, a line a kind; with `detail`, a line a stage."""
+    """Inputs before users, a line per kind; with `detail`, a line per stage."""
     table = PlainTable(title=title, title_justify="left", title_style="")
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in RIGHT else "left", overflow="fold")

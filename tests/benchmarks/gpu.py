@@ -72,7 +72,7 @@ def _median_s(work: Callable[[], object], repeats: int) -> float:
 
 
 def compared(gemms: list[Gemm], documents: int, queries: int, repeats: int) -> list[dict]:
-    """One document a device: its hash, whether that is the CPU's, both times and their ratios."""
+    """One document per device: its hash, whether that is the CPU's, both times and their ratios."""
     rng = np.random.default_rng(1)
     middle = centres(rng)
     vectors, asked = unit_vectors(rng, documents, middle), unit_vectors(rng, queries, middle)

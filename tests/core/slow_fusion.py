@@ -1,5 +1,5 @@
-"""Rules S1-S10 of method.md section 6, one sentence a line, in rationals, checked after every read:
-the oracle.
+"""Rules S1-S10 of method.md section 6, one sentence per line, in rationals, checked after every
+read: the oracle.
 """
 
 from collections.abc import Sequence

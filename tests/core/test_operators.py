@@ -114,7 +114,7 @@ def test_vectors_without_a_direction_are_refused():
         DENSE_OPERATORS["contextual"].function({"query_reference": pair})
     with pytest.raises(DesaError, match="references >= 1"):
         DENSE_OPERATORS["contextual"].function({"query_reference": pair[:, :0]})
-    with pytest.raises(DesaError, match="2 texts a query"):
+    with pytest.raises(DesaError, match="2 texts per query, expected 1"):
         DENSE_OPERATORS["query2doc"].function({"query_reference": pair})
 
 

@@ -198,8 +198,7 @@ def test_mechanism_compares_with_the_original_sparse_ranking(sweep):
 
 
 def test_cutoffs_stand_in_every_record_and_the_longest(sweep):
-    # 500 documents: prefixes of 1,000 are whole rankings.
-    """Cutoffs stand in every record and the longest is the complete fusion here."""
+    """Cutoffs stand in every record and the longest, above the corpus, is the complete fusion."""
     for name, records in sweep.records.items():
         assert set(map(tuple, records["cutoffs"].to_list())) == {(10, 20, 50, 100, 200, 500, 1000)}
         assert records["cut_same_top"].list.get(6).all(), name

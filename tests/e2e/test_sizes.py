@@ -21,7 +21,7 @@ def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
 ):
     """A sweep of sizes after the whole encodes and generates nothing."""
     before = manifests(warm_home)
-    sizes = ["dataset.size=100,250,all", "method=original,desa"]
+    sizes = ["dataset.size=60,120,all", "method=original,desa"]
     desa("run", "-m", *dataset(scifact_slice), *sizes, *COMMON)
     after = manifests(warm_home)
     new = {stage: len(own - before.get(stage, set())) for stage, own in after.items()}
@@ -29,7 +29,7 @@ def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
         assert new[stage] == 0, stage
     assert (new["snapshot_vectors"], new["postings"]) == (2, 2)
     cells = summaries(tmp_path)
-    assert [cell["corpus_docs"] for cell in cells] == [100, 100, 250, 250, DOCUMENTS, DOCUMENTS]
+    assert [cell["corpus_docs"] for cell in cells] == [60, 60, 120, 120, DOCUMENTS, DOCUMENTS]
     assert all(cell["n_queries"] == QUERIES for cell in cells)
     # every dense list is as long as its corpus
     (sweep,) = tmp_path.glob("outputs/sweeps/*/*")
@@ -37,7 +37,7 @@ def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
         pl.read_parquet(sweep / str(n) / "records.parquet")["lengths"].list.first().unique()
         for n in (0, 2, 4)
     ]
-    assert [own.to_list() for own in lengths] == [[100], [250], [DOCUMENTS]]
+    assert [own.to_list() for own in lengths] == [[60], [120], [DOCUMENTS]]
 
 
 def test_a_sample_runs_on_its_own_queries(scifact_slice, warm_home, desa, tmp_path):
@@ -49,10 +49,10 @@ def test_a_sample_runs_on_its_own_queries(scifact_slice, warm_home, desa, tmp_pa
 
 def test_sizes_that_give_no_snapshot_are_refused_together(scifact_slice, desa):
     """Sizes that give no snapshot are refused together and say what would."""
-    arguments = ["dataset.size=7,100,500,9000", "method=original", *COMMON]
+    arguments = [f"dataset.size=7,100,{DOCUMENTS},9000", "method=original", *COMMON]
     failed = desa("run", "-m", *dataset(scifact_slice), *arguments, check=False)
     assert failed.returncode == 2
     errors = [line for line in failed.stderr.splitlines() if line.startswith("error: ")]
     assert [line.partition(" documents")[0] for line in errors] == [
-        f"error: dataset.size: a snapshot of {size}" for size in (7, 500, 9000)
+        f"error: dataset.size: a snapshot of {size}" for size in (7, DOCUMENTS, 9000)
     ]

@@ -234,7 +234,7 @@ def test_a_tensor_under_two_names_is_refused(folder):
         content | {"bert.embeddings.LayerNorm.bias": np.ones(16, np.float32)},
         folder / "model.safetensors",
     )
-    assert "'embeddings.LayerNorm.bias' stands there twice" in told(folder, "model.safetensors")
+    assert "'embeddings.LayerNorm.bias' is listed twice" in told(folder, "model.safetensors")
 
 
 def test_our_header_says_what_the_library_reads(folder):

@@ -49,7 +49,7 @@ LENGTHS = (
 
 
 def some_texts(seed: int = 0, lengths: tuple[int, ...] = LENGTHS) -> list[str]:
-    """One text a length, in no order."""
+    """One text per length, in no order."""
     random = np.random.default_rng(seed)
     return [
         " ".join(random.choice(SENTENCE.split(), length)) for length in random.permutation(lengths)

@@ -58,7 +58,7 @@ def kernels(cache: Path) -> set[str]:
 
 
 def test_processes_that_start_together_compile_each_kernel_once(tmp_path):
-    """Processes that start together compile each kernel once; the others wait for it."""
+    """Processes that start together compile each kernel once within ten seconds."""
     together = [compiling(tmp_path) for _ in range(3)]
     answers = [json.loads(process.communicate(timeout=400)[0]) for process in together]
     busy = [compiled for _, compiled in answers if compiled]
@@ -66,7 +66,7 @@ def test_processes_that_start_together_compile_each_kernel_once(tmp_path):
     assert len(busy[0]) > 15
     assert max(busy[0].values()) == 1
     # CPU time, which a machine shared with other tests stretches as well; alone it is about 7 s.
-    assert sum(seconds for seconds, _ in answers) < 45
+    assert sum(seconds for seconds, _ in answers) < 15
 
 
 @pytest.mark.parametrize("ranking", ["complete", pytest.param("lazy", marks=pytest.mark.slow)])

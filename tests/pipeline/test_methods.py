@@ -163,7 +163,7 @@ WRONG = {
         {},
         ["uses no text"],
     ),
-    "several texts where one is meant": (
+    "several texts for an operator of one": (
         [channel("dense", "query2doc")],
         {},
         ["takes one text", "gives 5", "query2doc"],

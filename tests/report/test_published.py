@@ -38,7 +38,7 @@ def data() -> dict:
 
 @pytest.fixture(scope="module")
 def paper_study(printed) -> Study:
-    """Records with one query a data set whose values are the printed means: every table is then
+    """Records with one query per data set whose values are the printed means: every table is then
     about those.
     """
     frames = []
@@ -156,7 +156,7 @@ def test_equal_numbers_stand_beside(paper_study, data):
     beside = published.beside(per_dataset_table(paper_study), paper_study)
     assert len(beside.rows) == 7 * 3 * 6
     assert all(abs(r.values["difference"]) < 1e-9 for r in beside.rows)
-    # One query a data set is not the paper's number of queries, and it is said; encoder and
+    # One query per data set is not the paper's number of queries, and it is said; encoder and
     # generator match.
     assert {r.values["encoder"] for r in beside.rows} == {SAME}
     assert all("1 of" in r.values["dataset"] for r in beside.rows)
@@ -165,7 +165,7 @@ def test_equal_numbers_stand_beside(paper_study, data):
     assert {r.values["protocol"] for r in main.rows if r.about["method"] == "original"} == {SAME}
     means = [
         r for r in main.rows if r.values["column"] != "shallower in both %"
-    ]  # one query a data set has no share
+    ]  # one query per data set has no share
     assert max(abs(r.values["difference"]) for r in means) < 0.1
 
 

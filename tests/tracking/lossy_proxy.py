@@ -53,7 +53,7 @@ class LossyProxy:
                 threading.Thread(target=self._pass, args=(client,), daemon=True).start()
 
     def _pass(self, client: socket.socket) -> None:
-        """One request a connection."""
+        """One request per connection."""
         with client, suppress(OSError, ValueError):
             client.settimeout(60)
             request = whole(client).replace(b"Connection: keep-alive", b"Connection: close")

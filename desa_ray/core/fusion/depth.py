@@ -244,7 +244,7 @@ def _certified(
         return None
     if status <= BROKEN:
         raise DesaError(
-            "a document number is negative or stands there twice",
+            "a document number is negative or is listed twice",
             where=f"channel {BROKEN - status}",
         )
     return _stopped(state_4C[SEEN].tolist(), lengths, top[:status])

@@ -147,7 +147,7 @@ def _pass(c, start, end, lists_CP, entry, base, ranks_NC, shares_CR, low_N):
     """Reads items of channel c up to `end` or the first document with a lower bound of `entry`.
 
     Returns twice the number of items read, and 1 more if there is such a document; -1 where one
-    stands there twice. Most of a replay is spent here: unsigned indices, no views of rows, and no
+    is listed twice. Most of a replay is spent here: unsigned indices, no views of rows, and no
     loop over two channels make it fast.
     """
     own, other = np.uint32(c), np.uint32(0 if c else 1)

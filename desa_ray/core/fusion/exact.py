@@ -119,7 +119,7 @@ def checked(
     if not channels or len(channels) != len(weights):
         raise DesaError(
             f"{len(channels)} channels with {len(weights)} weights",
-            hint="give one weight a channel",
+            hint="give one weight per channel",
         )
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)
     return constants_of(weights, kappa)

@@ -35,7 +35,7 @@ def fuse_order(
     for c, (channel, weight) in enumerate(zip(channels, weights, strict=True)):
         if len(set(channel.tolist())) < channel.size or channel.min(initial=0) < 0:
             raise DesaError(
-                "a document number is negative or stands there twice", where=f"channel {c}"
+                "a document number is negative or is listed twice", where=f"channel {c}"
             )
         for rank, document in enumerate(channel.tolist(), 1):
             scores[document] = scores.get(document, Fraction(0)) + weight / (kappa + rank)

@@ -195,7 +195,7 @@ def _frozen(channel: NDArray[np.int32]) -> NDArray[np.int32]:
 def _refuse(c: int, bad: int | None) -> None:
     if bad is not None:
         raise DesaError(
-            f"document number {bad} is negative or stands there twice", where=f"channel {c}"
+            f"document number {bad} is negative or is listed twice", where=f"channel {c}"
         )
 
 

@@ -13,8 +13,8 @@ import polars as pl
 
 
 def by_query(records: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """One row a query in the order of its first record: `query_id` and the mean over draws of each
-    column.
+    """One row per query in the order of its first record: `query_id` and the mean over draws of
+    each column.
 
     Truth values count as 0 and 1; a column the records lack, or that is null in all draws of a
     query, is null.
@@ -36,7 +36,7 @@ def gain_pct(own: Sequence[float], other: Sequence[float]) -> float:
     """Percent by which the macro of `own` exceeds that of `other`; NaN where the latter is 0.
 
     Args:
-        own, other: unrounded means, one a data set in the same order.
+        own, other: unrounded means, one per data set in the same order.
     """
     base = macro(other)
     return 100 * (macro(own) / base - 1) if base else float("nan")
