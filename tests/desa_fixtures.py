@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from desa_ray.jobs.__main__ import main
 
-DOCUMENTS, QUERIES = 250, 20
+DOCUMENTS, QUERIES = 240, 20
 METHODS = "method=original,shared,dense_only,sparse_only,desa"
 
 
@@ -62,7 +62,7 @@ def _slice(shared: Path, folder: Path, documents: int, n_queries: int) -> Path:
 
 @pytest.fixture(scope="session")
 def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """250 documents and 20 queries of SciFact in BEIR layout, with recorded references and
+    """240 documents and 20 queries of SciFact in BEIR layout, with recorded references and
     query2doc passages.
     """
     return _slice(shared, tmp_path_factory.mktemp("slice"), DOCUMENTS, QUERIES)

@@ -20,7 +20,7 @@ from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.machine import Machine, visible_gpus
 from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
-from tests.desa_fixtures import dataset, run_desa
+from tests.desa_fixtures import DOCUMENTS, dataset, run_desa
 
 MACHINE = Machine(cpus=2, gpus=0, memory=8 << 30)
 SERIAL = ClusterConfig(kind="serial")
@@ -125,14 +125,15 @@ def test_half_of_a_stage_takes_half_of_it(scifact_slice, warm_home):
     whole = next(plan for plan in planned(store, cell) if plan.stage.key == vectors.key)
     artifact = vectors.artifact
     contents = {"corpus": vectors.inputs["corpus"].artifact.manifest()["content"]}
-    artifact.layout({"bounds": [0, 125, 500], "inputs": contents})
-    artifact.write_part("part-00001.faiss", b"three quarters", rows=375)
+    quarter = DOCUMENTS // 4
+    artifact.layout({"bounds": [0, quarter, DOCUMENTS], "inputs": contents})
+    artifact.write_part("part-00001.faiss", b"three quarters", rows=3 * quarter)
     half = next(plan for plan in planned(store, cell) if plan.stage.key == vectors.key)
     assert (whole.state, whole.items, half.state, half.items, half.shards) == (
         "compute",
-        500,
+        DOCUMENTS,
         "resume",
-        125,
+        quarter,
         (1, 2),
     )
     assert half.seconds == pytest.approx(whole.seconds / 4)
