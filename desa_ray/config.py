@@ -80,7 +80,7 @@ class DatasetConfig:
     split: Text = "test"
     url: Text | None = None
     ir_datasets_id: Text | None = None
-    missing_relevant: Literal["error", "drop"] = "error"
+    missing_relevant: Literal["error", "drop", "keep"] = "error"
     queries: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     size: Literal["all"] | Count = "all"
     sample: Literal["all"] | Count = "all"

@@ -27,8 +27,9 @@ def validated(
     Args:
         raw: rows as read; its documents are taken out of it, as they may be most of the memory.
         name: the data set's name.
-        missing_relevant: `error`, or `drop` to leave out positive judgments of documents that the
-            corpus lacks.
+        missing_relevant: what becomes of positive judgments of documents that the corpus lacks:
+            `error`; `drop` leaves them out; `keep` keeps them, so that ideal gains and recall count
+            them and a query that has no other one still counts.
         findings: what reading found wrong already; complaints of this function join it.
 
     Raises:
@@ -122,8 +123,8 @@ def _check_qrels(
     queries: set[str],
     findings: Findings,
 ) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
-    """(query, document) -> grade, at least 0, for judgments of documents that the corpus holds; and
-    counts.
+    """(query, document) -> grade, at least 0, for judgments of documents that the corpus holds, and
+    positive ones of others where they are kept; and counts.
     """
     where = f"{name} qrels"
     qrels: dict[tuple[str, str], int] = {}
@@ -150,6 +151,7 @@ def _check_qrels(
     missing = [pair for pair, grade in absent.items() if grade > 0]
     kept = {pair: grade for pair, grade in qrels.items() if pair not in absent}
     nothing = not any(grade > 0 for grade in kept.values())
+    absent_kept = missing if missing_relevant == "keep" else []
     hint = _hint(raw, qrels, documents, nothing)
     if missing_relevant == "error":
         findings.items(
@@ -165,8 +167,9 @@ def _check_qrels(
                 what, where=where, hint=hint if missing else "grade what is relevant 1 or more"
             )
         )
-    return kept, {
-        "missing_relevant_dropped": len(missing),
+    noticed = {"missing_relevant_kept": len(absent_kept)} if absent_kept else {}
+    return kept | {pair: absent[pair] for pair in absent_kept}, noticed | {
+        "missing_relevant_dropped": len(missing) - len(absent_kept),
         "missing_nonrelevant_dropped": len(absent) - len(missing),
         "duplicate_judgments": len(raw.qrels) - len(qrels),
         "negative_grades": sum(grade < 0 for _, _, grade in raw.qrels),
@@ -187,7 +190,10 @@ def _hint(
         return f"use the qrels of this corpus: {examples}"
     if nothing:
         return "complete the corpus"
-    return "complete the corpus, or set dataset.missing_relevant=drop to leave these judgments out"
+    return (
+        "complete the corpus, or set dataset.missing_relevant=drop to leave these judgments out,"
+        " or keep to count them as never found"
+    )
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -189,8 +189,8 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
 
     Depths, support and exhaustion are over all queries, measures over those with a positive
     judgment. `both_shallower` is the share of queries whose draw-averaged depths are both below
-    Original's, `support_ratio` the ratio of the mean sparse supports. Mechanism diagnostics are
-    over query-draws without a fallback (method.md section 9).
+    Original's, `support_ratio` the ratio of the mean sparse supports. Mechanism diagnostics leave
+    fallbacks out (method.md section 9).
     """
     columns = {
         **{metric_name(measure): pl.col(metric_name(measure)) for measure in measures},
@@ -219,15 +219,30 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
             pl.col("sparse_support").mean(), pl.col("reference_sparse_support").mean()
         ),
     )
-    mechanism = records.filter(~pl.col("fallback")).select(
-        *(
-            pl.col(name).mean()
-            for name in ("dense_angle_deg", "turnover", "rr_change", "support_retained")
-        ),
+    return means.row(0, named=True) | _mechanism(records)
+
+
+def _mechanism(records: pl.DataFrame) -> dict[str, float | None]:
+    """Means over queries of draw-averaged diagnostics, as the report's table has them.
+
+    `rr_change` counts a query-draw without a relevant document in both rankings as 0, and
+    `rr_change_absent` is the number of those; both are None where nothing was compared.
+    """
+    compared = pl.col("turnover").is_not_null()
+    own = records.filter(~pl.col("fallback")).with_columns(
+        rr_change=pl.when(compared).then(pl.col("rr_change").fill_null(0.0)),
+        rr_change_absent=pl.when(compared).then(pl.col("rr_change").is_null()),
+    )
+    names = ("dense_angle_deg", "turnover", "rr_change", "support_retained")
+    means = own.group_by("query_id", maintain_order=True).agg(pl.col(names).mean())
+    extremes = own.select(
         dense_angle_deg_max=pl.col("dense_angle_deg").max(),
         support_retained_min=pl.col("support_retained").min(),
+        rr_change_absent=pl.when(pl.col("rr_change_absent").count() > 0).then(
+            pl.col("rr_change_absent").sum()
+        ),
     )
-    return means.row(0, named=True) | mechanism.row(0, named=True)
+    return means.select(pl.col(names).mean()).row(0, named=True) | extremes.row(0, named=True)
 
 
 def _ratio(value: pl.Expr, reference: pl.Expr) -> pl.Expr:

@@ -202,7 +202,8 @@ class Story:
         lines = ["## Judged relevant", ""]
         texts = dict(zip(self.ids, self.texts, strict=True))
         for document, grade in sorted(self.grades.items(), key=lambda item: (-item[1], item[0])):
-            lines.append(f"- {markdown(document)} (grade {grade}): {_line(texts[document], 200)}")
+            text = _line(texts[document], 200) if document in texts else "not in the corpus"
+            lines.append(f"- {markdown(document)} (grade {grade}): {text}")
         return lines
 
     def _name(self, document: str) -> str:

@@ -128,10 +128,10 @@ def _chosen_rows(selection: Stage, table: str) -> pl.DataFrame:
     """The part's rows of one table, in the order of the whole."""
     if table == "qrels":
         documents, queries = (_chosen_rows(selection, name)["id"] for name in CHOSEN)
-        kept = pl.col("query_id").is_in(queries.implode()) & pl.col("doc_id").is_in(
-            documents.implode()
-        )
-        return read_rows(selection.inputs["qrels"]).filter(kept)
+        # Every relevant document is chosen, but those that the whole corpus lacks.
+        kept = pl.col("doc_id").is_in(documents.implode()) | (pl.col("grade") > 0)
+        asked = pl.col("query_id").is_in(queries.implode())
+        return read_rows(selection.inputs["qrels"]).filter(asked & kept)
     rows = read_array(selection.artifact, CHOSEN[table])
     return read_rows(selection.inputs[table])[rows]
 

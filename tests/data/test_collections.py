@@ -211,6 +211,19 @@ def test_a_missing_relevant_document_is_an_error_or_dropped(tmp_path: Path) -> N
     ) == (1, 1)
 
 
+def test_a_missing_relevant_document_may_be_kept(tmp_path: Path) -> None:
+    """Its judgment stays, a query that asks for nothing else counts, and non-relevant ones go."""
+    queries = [*QUERIES, {"_id": "q9", "text": "x"}]
+    judged = [*QRELS, ("q1", "gone", 2), ("q1", "lost", 0), ("q9", "gone", 1)]
+    found = load(write(tmp_path, queries=queries, qrels=judged), missing_relevant="keep")
+    kept = [row for row in judged if row[1] != "lost"]
+    assert sorted(found.qrels.iter_rows()) == sorted(kept)
+    assert found.counts["missing_relevant_kept"] == 2
+    assert found.counts["missing_relevant_dropped"] == 0
+    assert found.counts["missing_nonrelevant_dropped"] == 1
+    assert found.counts["queries_without_positive"] == len(queries) - 2
+
+
 CORPUS, ASKED, JUDGED = "documents", "queries", "qrels"
 # what is wrong -> (the file it is in, its rows, the message)
 REFUSALS: dict[str, tuple[str, list[Any], str]] = {
@@ -452,7 +465,7 @@ def test_dropping_judgments_is_proposed_only_where_it_helps(tmp_path: Path) -> N
     assert hint not in refusal(write(tmp_path, qrels=[("q1", "d1", 0), ("q1", "gone", 1)]))
 
 
-@pytest.mark.parametrize("missing_relevant", ["error", "drop"])
+@pytest.mark.parametrize("missing_relevant", ["error", "drop", "keep"])
 def test_judgments_of_another_id_space_are_named_with_an_example(
     tmp_path: Path, missing_relevant: str
 ) -> None:

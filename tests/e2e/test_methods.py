@@ -193,7 +193,10 @@ def test_mechanism_compares_with_the_original_sparse_ranking(sweep):
     assert 0 < sweep.cells["desa"]["metrics"]["turnover"] < 1
     metrics, records = sweep.cells["desa"]["metrics"], sweep.records["desa"]
     assert metrics["dense_angle_deg_max"] == records["dense_angle_deg"].max() <= 45
-    assert metrics["rr_change"] == pytest.approx(records["rr_change"].mean())
+    assert sweep.cells["dense_original"]["metrics"]["rr_change_absent"] is None
+    absent = metrics["rr_change_absent"]
+    assert absent == records["rr_change"].null_count()
+    assert metrics["rr_change"] == pytest.approx(records["rr_change"].sum() / records.height)
     assert metrics["support_retained_min"] == 1
 
 

@@ -32,6 +32,24 @@ def test_linear_and_exponential_gain_differ_as_by_hand(collection, tmp_path):
     assert (second["ndcg_at_10"], second["ndcg_exp_at_10"]) == (1, 1)
 
 
+def test_kept_absent_documents_count_as_never_found(collection, tmp_path):
+    """In ideal gains and recall; a query that asks for nothing else scores 0, also in a sample."""
+    judge(collection, ("q1", "d0", 1), ("q1", "gone", 2), ("q2", "gone", 1))
+    keep = ["method=bm25", "dataset.missing_relevant=keep"]
+    _, records, _ = computed(config(collection, *keep), tmp_path)
+    first, second = records.sort("query_id").iter_rows(named=True)
+    place = first["top"].index("d0")
+    linear = (1 / log2(place + 2)) / (2 + 1 / log2(3))
+    power = (1 / log2(place + 2)) / (3 + 1 / log2(3))
+    assert first["ndcg_at_10"] == pytest.approx(linear, abs=1e-12)
+    assert first["ndcg_exp_at_10"] == pytest.approx(power, abs=1e-12)
+    assert first["recall_at_20"] == 0.5
+    assert (second["ndcg_at_10"], second["ndcg_exp_at_10"], second["recall_at_20"]) == (0, 0, 0)
+    part = config(collection, *keep, "dataset.sample=2", "dataset.size=2")
+    _, sampled, _ = computed(part, tmp_path)
+    assert set(sampled["qrels_hash"]) == set(records["qrels_hash"])
+
+
 def test_a_grade_beyond_exponential_gain_is_refused(collection, tmp_path):
     judge(collection, ("q1", "d0", 31), ("q2", "d2", 1))
     store = Store(str(tmp_path / "store"))
