@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,3 +28,51 @@ def query_strata(*columns: str) -> list[np.ndarray]:
     )
     parts = totals.partition_by("dataset", maintain_order=True)
     return [part.select(columns).to_numpy() for part in parts]
+
+
+# Our method -> theirs.
+METHODS = {
+    "original": "original",
+    "shared": "bridge_shared",
+    "dense_only": "dense_only",
+    "sparse_only": "sparse_only",
+    "desa": "proposed",
+    "binary_mask": "sparse_boolean_mask",
+    "references_only": "sparse_references_only",
+    "mugi_controlled": "mugi_controlled",
+    "hyde": "hyde",
+    "mugi": "mugi",
+    "query2doc": "query2doc",
+}
+FIDELITY = ("hyde", "mugi", "query2doc")
+DOCUMENTS = (25000, 50000, 100000, 171332)  # of TREC-COVID's snapshots
+
+
+@cache
+def all_results() -> pl.DataFrame:
+    return pl.read_csv(RELEASE / "all-results.csv")
+
+
+def results(
+    method: str,
+    *,
+    kappa: int = 60,
+    n_refs: int = 5,
+    condition: str = "primary",
+    track: str | None = None,
+    dataset: str | None = None,
+) -> list[dict[str, Any]]:
+    """The published rows of one of our methods under one setting, by data set."""
+    varied = (kappa, n_refs) != (60, 5)
+    fidelity = "fidelity" if method in FIDELITY else "controlled"
+    usual = "robustness" if condition != "primary" else "ablation" if varied else fidelity
+    rows = all_results().filter(
+        method=METHODS[method], track=track or usual, condition_id=condition, rrf_constant=kappa
+    )
+    if method not in FIDELITY:
+        rows = rows.filter(reference_count=n_refs)
+    if dataset is not None:
+        rows = rows.filter(dataset=dataset)
+    assert rows["dataset"].is_unique().all()
+    assert rows.height, (method, kappa, n_refs, condition, track, dataset)
+    return rows.sort("dataset").to_dicts()

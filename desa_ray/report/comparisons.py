@@ -47,6 +47,7 @@ QUDAR = ("qudar_complete", "qudar_weighted")
 WEIGHT_AUDIT = {
     "complete lists": ("qudar_weighted", "qudar_complete"),
     "Top-1000 prefixes": ("qudar_weighted_top1000", "qudar_top1000"),
+    "Top-1000 scores": ("qudar_score_confidence", "qudar_score"),  # the paper's audit
 }
 
 

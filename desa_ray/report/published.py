@@ -27,7 +27,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "qudar_weights": ("lists",),
     "cutoffs": ("length",),
     "mechanism": ("dataset",),
+    "mechanism_quartiles": ("diagnostic", "quartile"),
+    "mechanism_quartiles_by_dataset": ("dataset", "diagnostic", "quartile"),
     "correlations": ("correlation",),
+    "correlations_by_dataset": ("dataset", "correlation"),
     "ablations": ("ablation",),
     "robustness": ("axis", "value", "dataset"),
 }
@@ -115,9 +118,12 @@ class Published:
         whole = set(study.datasets) == set(self.queries)
         if table == "main" and not whole:
             return self._main_of_some(str(row.about["method"]), study)
+        found: Any = self.data.get(table, {})
+        if "datasets" in about:  # a macro of its own
+            printed = found.get(str(about["axis"]), {}).get(str(about["value"]), {})
+            whole = set(printed) - {"macro"} == set(about["datasets"])
         if about.get("dataset") not in self.queries and not whole:
             return {}
-        found: Any = self.data.get(table, {})
         for key in KEYS[table]:
             found = found.get(str(about.get(key)), {}) if isinstance(found, Mapping) else {}
         return found if isinstance(found, Mapping) else {"spearman": found}

@@ -1,0 +1,379 @@
+"""conf/compare/release.yaml: the authors' published values, from their rows (reference/release).
+
+`python -m tests.release_compare` writes the file anew; tests/report/test_release_tables.py holds it
+against the rows. Macros and percentages are computed here from rows of data sets, by the formulas
+of method.md section 10 and with none of the report's code.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import polars as pl
+import yaml
+
+from tests.release_data import DOCUMENTS, METHODS, RELEASE, per_draw, results
+
+FILE = Path(__file__).parents[1] / "conf" / "compare" / "release.yaml"
+HEAD = """\
+# What the authors of "Query Expansion Should Be Coordinated: Dense Expands, Sparse Anchors"
+# published with their code, to stand beside a report's own numbers (`desa report compare=release`).
+# nDCG has exponential gain. From Chunran Zhang, "DESA: Dense Expansion and Sparse Anchoring"
+# (Apache-2.0), ln-one/hybrid-query-construction at 80309242, ln-one/dense-expands-sparse-anchors at
+# c10b7f16 and deb1850a (tests/reference/README.md), by `python -m tests.release_compare`. Keys are
+# those of the report's tables, rows and columns; shares and changes are in percent.
+"""
+COLUMNS = {
+    "ndcg_at_10": "ndcg_at_10",
+    "recall_at_20": "recall_at_20",
+    "depth_dense": "dense_depth",
+    "depth_sparse": "sparse_depth",
+}
+MAIN = ("original", "shared", "dense_only", "sparse_only", "desa")
+OPERATORS = {
+    "original": "original",
+    "contextual_dense": "dense_contextual",
+    "dense_only": "dense_residual",
+    "rewrite_sparse": "sparse_rewrite",
+    "sparse_only": "sparse_product",
+}
+QUDAR = {
+    "qudar_complete": "qudar_complete_uniform_rrf",
+    "qudar_weighted": "qudar_complete_confidence_rrf",
+}
+RELATIONS = {
+    "rr_change_vs_sparse_only_ndcg_gain": "relevant_rr_gain_vs_sparse_only_delta_ndcg",
+    "turnover_vs_sparse_only_ndcg_gain": "sparse_turnover_vs_sparse_only_delta_ndcg",
+    "turnover_vs_depth_reduction": "sparse_turnover_vs_sparse_depth_reduction",
+    "angle_vs_ndcg_gain": "dense_angle_vs_dense_only_delta_ndcg",
+    "angle_vs_depth_reduction": "dense_angle_vs_dense_depth_reduction",
+}
+MACRO = "macro_equal_dataset"
+Means = Mapping[str, Sequence[float]]
+
+
+def rows(name: str, **equal: object) -> list[dict[str, Any]]:
+    found = pl.read_csv(RELEASE / f"{name}.csv").filter(**equal)
+    return found.sort(found.columns[0], maintain_order=True).to_dicts()
+
+
+def means(method: str, **setting: object) -> dict[str, list[float]]:
+    """Each outcome's data set means, by name of the data set."""
+    own = results(method, **setting)
+    return {name: [row[column] for row in own] for name, column in COLUMNS.items()}
+
+
+def gain(own: Sequence[float], other: Sequence[float]) -> float:
+    return 100 * (fmean(own) / fmean(other) - 1)
+
+
+def reduction(own: Sequence[float], other: Sequence[float]) -> float:
+    return fmean([100 * (1 - a / b) for a, b in zip(own, other, strict=True)])
+
+
+def changes(own: Means, other: Means) -> dict[str, float]:
+    found = {name: gain(own[name], other[name]) for name in ("ndcg_at_10", "recall_at_20")}
+    depths = ("depth_dense", "depth_sparse")
+    return found | {name: reduction(own[name], other[name]) for name in depths}
+
+
+def main_rows() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    original = means("original")
+    for method in MAIN:
+        own = means(method)
+        found[method] = {name: fmean(values) for name, values in own.items()}
+        if method == "original":
+            continue
+        for name, value in changes(own, original).items():
+            found[method][f"{name}_{'reduction' if 'depth' in name else 'gain'}"] = value
+        (shallower,) = rows(
+            "access-macro-bootstrap", method=METHODS[method], metric="dual_depth_improvement_rate"
+        )
+        found[method]["both_shallower"] = 100 * shallower["estimate"]
+    return found
+
+
+def per_dataset() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for method in METHODS:
+        for row in results(method):
+            own = {name: row[column] for name, column in COLUMNS.items()}
+            own["sparse_support"] = row["sparse_support"]
+            own["exhausted"] = 100 * row["sparse_exhaustion_rate"]
+            found.setdefault(row["dataset"], {})[method] = own
+    return found
+
+
+def channel_evidence() -> dict[str, Any]:
+    found = {}
+    for dataset, own in per_dataset().items():
+        ndcg = {method: own[method]["ndcg_at_10"] for method in MAIN}
+        support = {method: own[method]["sparse_support"] for method in MAIN}
+        found[dataset] = {
+            "desa_gain": gain([ndcg["desa"]], [ndcg["original"]]),
+            "plus_dense": gain([ndcg["desa"]], [ndcg["sparse_only"]]),
+            "plus_sparse": gain([ndcg["desa"]], [ndcg["dense_only"]]),
+            "dense_reduction": reduction(
+                [own["desa"]["depth_dense"]], [own["original"]["depth_dense"]]
+            ),
+            "sparse_reduction": reduction(
+                [own["desa"]["depth_sparse"]], [own["original"]["depth_sparse"]]
+            ),
+            "shared_support": support["shared"] / support["original"],
+            "desa_support": support["desa"] / support["original"],
+        }
+    return found
+
+
+def external() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for method in ("original", "desa", "hyde", "mugi", "query2doc", "mugi_controlled"):
+        own = means(method)
+        found[method] = {name: fmean(own[name]) for name in ("ndcg_at_10", "recall_at_20")}
+        found[method]["depth_total"] = fmean(own["depth_dense"]) + fmean(own["depth_sparse"])
+    names = {method: f"{name}_matched" for method, name in QUDAR.items()}
+    for method, name in (names | {"qudar_top1000": "qudar_simple_rrf_matched"}).items():
+        found[method] = macro_row("later/qudar-baseline-results", name)
+    for method, name in QUDAR.items():
+        depths = [row["total_depth"] for row in no_macro("later/qudar-depth-results", method=name)]
+        found[method]["depth_total"] = fmean(depths)
+    audit = {
+        "qudar_score": "qudar_uniform_score_matched",
+        "qudar_score_confidence": "qudar_confidence_matched",
+    }
+    for method, name in audit.items():
+        found[method] = macro_row("later/qudar-confidence-results", name)
+    return found
+
+
+def no_macro(file: str, **equal: object) -> list[dict[str, Any]]:
+    return [row for row in rows(file, **equal) if row["dataset"] != MACRO]
+
+
+def macro_row(file: str, method: str) -> dict[str, float]:
+    own = no_macro(file, method=method)
+    assert len(own) == 7, (file, method)
+    return {name: fmean([row[name] for row in own]) for name in ("ndcg_at_10", "recall_at_20")}
+
+
+OUTCOMES = {
+    "dense_depth": "depth_dense",
+    "sparse_depth": "depth_sparse",
+    "dense": "depth_dense",
+    "sparse": "depth_sparse",
+}
+
+
+def tests_of(file: str, comparison: str) -> dict[str, Any]:
+    found = {}
+    for row in rows(file, comparison=comparison):
+        outcome = OUTCOMES.get(row["metric"], row["metric"])
+        interval = [row["ci95_lower"], row["ci95_upper"]]
+        found[outcome] = {
+            "effect": row["favorable_difference"],
+            "ci": interval,
+            "p": row["p_raw"],
+            "p_holm": row["p_holm"],
+        }
+    return found
+
+
+def qudar_effects() -> dict[str, Any]:
+    found = {}
+    for method, name in QUDAR.items():
+        own = tests_of("later/qudar-paired-tests", f"desa_vs_{name}_matched")
+        (depth,) = rows("later/qudar-depth-paired-tests", comparison=f"desa_vs_{name}")
+        own["depth_total"] = {
+            "p": depth["p_raw"],
+            "p_holm": depth["p_holm"],
+            "reduction": 100 * depth["total_depth_reduction"],
+            "reduction_ci": [100 * depth["ci95_lower"], 100 * depth["ci95_upper"]],
+        }
+        found[method] = own
+    return found
+
+
+def qudar_weights() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for lists, file in (
+        ("complete lists", "later/qudar-complete-confidence-vs-uniform-tests"),
+        ("Top-1000 scores", "later/qudar-confidence-vs-uniform-tests"),
+    ):
+        found[lists] = {}
+        for row in rows(file):
+            found[lists][f"{row['metric']}_effect"] = row["favorable_difference"]
+            found[lists][f"{row['metric']}_p_holm"] = row["p_holm"]
+    totals = {method: external()[method]["depth_total"] for method in QUDAR}
+    found["complete lists"]["depth_uniform"] = totals["qudar_complete"]
+    found["complete lists"]["depth_weighted"] = totals["qudar_weighted"]
+    for row in rows("later/qudar-confidence-outcome-stability"):
+        share = 100 * row["pooled_query_draw_unchanged"]
+        found["Top-1000 scores"][f"{row['metric']}_unchanged"] = share
+    weights: list[float] = []
+    for row in no_macro("later/qudar-confidence-weights", method="qudar_confidence_matched"):
+        weights += [row[name] for name in ("w_os", "w_od", "w_es", "w_ed")]
+    found["Top-1000 scores"]["weights"] = [min(weights), max(weights)]
+    return found
+
+
+def cutoffs() -> dict[str, Any]:
+    found = {}
+    for row in rows("fixed-top-l-conclusion-changes", method="proposed"):
+        (same,) = rows("fixed-top-l-query-diagnostics", method="proposed", top_l=row["top_l"])
+        found[str(row["top_l"])] = {
+            "same_top": 100 * same["complete_top20_exact"],
+            "ndcg_at_10_change": 100 * row["ndcg_conclusion_change"],
+            "ndcg_at_10_reversal": 100 * row["ndcg_direction_reversal"],
+            "recall_at_20_change": 100 * row["recall_conclusion_change"],
+            "recall_at_20_reversal": 100 * row["recall_direction_reversal"],
+        }
+    return found
+
+
+def mechanism() -> dict[str, Any]:
+    draws = per_draw()
+    found = {}
+    for row in rows("mechanism-summary"):
+        dataset = "macro" if row["dataset"] == MACRO else row["dataset"]
+        own = draws if dataset == "macro" else draws.filter(dataset=dataset)
+        found[dataset] = {
+            "dense_angle_deg": row["dense_angle_mean"],
+            "turnover": 100 * row["sparse_top20_turnover_mean"],
+            "rr_change": row["sparse_relevant_rr_delta_mean"],
+            "support_retained": 100 * row["support_retention_mean"],
+            "max_angle": row["dense_angle_max"],
+            "pairs": own.height,
+            "no_relevant": own.filter(pl.col("sparse_ranked_relevant_documents") == 0).height,
+        }
+    found["macro"]["max_angle"] = draws["dense_angle_degrees"].max()
+    return found
+
+
+def quartiles() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Macro and data set rows, by diagnostic, data set and quarter."""
+    titles = {"dense": ("dense_angle_deg", 1), "sparse": ("turnover", 100)}
+    macros: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
+    for row in rows("mechanism-binned-effects"):
+        diagnostic, scale = titles[row["mechanism"]]
+        values = {
+            "mean": scale * row["driver_mean"],
+            "ndcg_gain": row["delta_ndcg"],
+            f"{row['mechanism']}_reduction": row["depth_reduction_pct"],
+            "queries": row["queries"],
+        }
+        own = macros if row["dataset"] == MACRO else datasets.setdefault(row["dataset"], {})
+        own.setdefault(diagnostic, {})[str(row["bin"])] = values
+    return macros, datasets
+
+
+def correlations() -> tuple[dict[str, float], dict[str, Any]]:
+    macros: dict[str, float] = {}
+    datasets: dict[str, Any] = {}
+    for name, analysis in RELATIONS.items():
+        for row in rows("mechanism-correlations", analysis=analysis):
+            if row["dataset"] == MACRO:
+                macros[name] = row["spearman_rho"]
+            else:
+                datasets.setdefault(row["dataset"], {})[name] = row["spearman_rho"]
+    return macros, datasets
+
+
+def ablations() -> dict[str, Any]:
+    desa, mask = means("desa"), means("binary_mask")
+    found: dict[str, Any] = {
+        "binary_mask_vs_desa": {  # the base is the mask, as printed
+            name: -gain(desa[name], mask[name]) for name in ("ndcg_at_10", "recall_at_20")
+        }
+        | {name: reduction(mask[name], desa[name]) for name in ("depth_dense", "depth_sparse")}
+    }
+    for fewer, more in ((1, 3), (3, 5)):
+        own, other = means("desa", n_refs=more), means("desa", n_refs=fewer)
+        found[f"refs_{fewer}_to_{more}"] = changes(own, other)
+    return found
+
+
+def robustness() -> dict[str, Any]:
+    settings: dict[str, dict[str, dict[str, object]]] = {
+        "kappa": {str(kappa): {"kappa": kappa} for kappa in (2, 20, 60, 100)},
+        "encoder": {"contriever": {"condition": "contriever"}},
+        "generator": {"mistral_7b": {"condition": "mistral"}},
+        "corpus_docs": {
+            str(size): {"dataset": f"trec-covid-{size}", "track": "scale"} for size in DOCUMENTS
+        },
+    }
+    found: dict[str, Any] = {}
+    for axis, values in settings.items():
+        for value, setting in values.items():
+            own, other = results("desa", **setting), results("original", **setting)
+            lines = {
+                row["dataset"].removesuffix(f"-{value}"): robustness_line([row], [base])
+                for row, base in zip(own, other, strict=True)
+            }
+            if len(lines) > 1:
+                lines["macro"] = robustness_line(own, other)
+            found.setdefault(axis, {})[value] = lines
+    return found
+
+
+def robustness_line(own: Sequence[Mapping], other: Sequence[Mapping]) -> dict[str, float]:
+    names = COLUMNS.items()
+    mine = {name: [row[column] for row in own] for name, column in names}
+    theirs = {name: [row[column] for row in other] for name, column in names}
+    return {
+        "original": fmean(theirs["ndcg_at_10"]),
+        "desa": fmean(mine["ndcg_at_10"]),
+        **changes(mine, theirs),
+        "fallback": 100 * fmean([row["fallback_rate"] for row in own]),
+    }
+
+
+def build() -> dict[str, Any]:
+    quarters, quarters_of = quartiles()
+    spearman, spearman_of = correlations()
+    controls = "operator-control-paired-tests"
+    return {
+        "name": "release",
+        "setting": {
+            "encoder": "bge_small",
+            "generator": "qwen2_5_7b",
+            "kappa": "60",
+            "k": 20,
+            "n_refs": 5,
+            "draws": 3,
+        },
+        "queries": {row["dataset"]: row["queries"] for row in results("original")},
+        "main": main_rows(),
+        "per_dataset": per_dataset(),
+        "channel_evidence": channel_evidence(),
+        "external": external(),
+        "primary_tests": {
+            "original": tests_of("primary-paired-tests", "proposed_vs_original"),
+            "shared": tests_of("primary-paired-tests", "proposed_vs_bridge_shared"),
+        },
+        "operator_controls": {
+            method: macro_row("operator-control-results", name)
+            for method, name in OPERATORS.items()
+        },
+        "operator_effects": {
+            "Dense residual": tests_of(controls, "dense_residual_vs_dense_contextual"),
+            "Sparse product": tests_of(controls, "sparse_product_vs_sparse_rewrite"),
+        },
+        "qudar_effects": qudar_effects(),
+        "qudar_weights": qudar_weights(),
+        "cutoffs": cutoffs(),
+        "mechanism": mechanism(),
+        "mechanism_quartiles": quarters,
+        "mechanism_quartiles_by_dataset": quarters_of,
+        "correlations": spearman,
+        "correlations_by_dataset": spearman_of,
+        "ablations": ablations(),
+        "robustness": robustness(),
+    }
+
+
+if __name__ == "__main__":
+    text = yaml.safe_dump(build(), sort_keys=False, default_flow_style=None, width=1000)
+    FILE.write_text(HEAD + text, encoding="utf-8")
