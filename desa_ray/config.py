@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -295,9 +296,14 @@ def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:
     wrong value.
     """
     try:
-        return TypeAdapter(kind).validate_python(dict(values))
+        return _adapter(kind).validate_python(dict(values))
     except ValidationError as error:
         raise Problems(_problem(kind, issue) for issue in error.errors()) from None
+
+
+@lru_cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def _problem(kind: Any, issue: Any) -> DesaError:

@@ -15,7 +15,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 
 
 @dataclass
@@ -39,24 +39,21 @@ class DesaLauncher(Launcher):
         # Before the sweeper writes its notes there, so that they go again with a sweep that is
         # refused.
         self.task.claim(Path(str(config.hydra.sweep.dir)))
-        # The sweeper composes every cell to check it and throws the result away; composing takes
-        # longer than fusing.
         loader: Any = hydra_context.config_loader
-        compose, composed = loader.load_sweep_config, {}
+        self.composer = self.task.composer(loader, config)
         read, files = loader.repository.load_config, {}
-
-        def once(master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-            cell = tuple(sweep_overrides)
-            if cell not in composed:
-                composed[cell] = compose(master_config, sweep_overrides)
-            return composed[cell]
 
         def from_memory(config_path: str) -> Any:
             if config_path not in files:
                 files[config_path] = read(config_path)
             return deepcopy(files[config_path])
 
-        loader.load_sweep_config, loader.repository.load_config = once, from_memory
+        def composed(master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+            del master_config
+            return self.composer.compose(sweep_overrides)
+
+        # The sweeper composes every cell to check it: what it composed is taken for the run too.
+        loader.load_sweep_config, loader.repository.load_config = composed, from_memory
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
@@ -67,13 +64,8 @@ class DesaLauncher(Launcher):
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
         configs, folders = [], []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
-            config = deepcopy(
-                self.context.config_loader.load_sweep_config(self.config, list(overrides))
-            )
-            with open_dict(config):
-                config.hydra.job.id, config.hydra.job.num = str(number), number
-            folders.append(sweep_folder / str(config.hydra.sweep.subdir))
-            configs.append(config)
+            folders.append(sweep_folder / self.composer.folder(overrides, number))
+            configs.append(self.composer.cell(overrides))
         places = [folder.resolve() for folder in folders]
         if twice := sorted({str(place) for place in places if places.count(place) > 1}):
             what = f"{len(places)} cells, but several would write to {listed(twice)}"
@@ -82,13 +74,12 @@ class DesaLauncher(Launcher):
             )
         entries = self.task.sweep(configs, folders, sweep_folder)
         returns = []
-        for config, overrides, entry in zip(configs, job_overrides, entries, strict=True):
+        for overrides, entry in zip(job_overrides, entries, strict=True):
             done = JobReturn()
-            done.overrides, done.cfg, done.hydra_cfg = (
+            done.overrides, done.status, done.return_value = (
                 list(overrides),
-                config,
-                OmegaConf.create({"hydra": config.hydra}),
+                JobStatus.COMPLETED,
+                entry,
             )
-            done.status, done.return_value = JobStatus.COMPLETED, entry
             returns.append(done)
         return returns

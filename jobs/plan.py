@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
@@ -32,6 +32,7 @@ from desa_ray.store.artifacts import Store
 from desa_ray.terminal import PlainTable, screen, shown
 
 from .cli.app import hydra_app, output_folder
+from .cli.composition import Plain, plain_of
 from .cli.plan_views import plan_table, plan_tree, totals
 from .cli.settings import spec_of, specs_of
 
@@ -45,9 +46,8 @@ class PlanConfig:
     explain: Annotated[Int, Field(ge=0)] | None
 
 
-def plan_config(config: DictConfig) -> PlanConfig:
-    own: Any = OmegaConf.to_container(OmegaConf.masked_copy(config, list(OPTIONS)), resolve=True)
-    return checked(PlanConfig, own)
+def plan_config(settings: Plain) -> PlanConfig:
+    return checked(PlanConfig, {name: settings[name] for name in OPTIONS})
 
 
 def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
@@ -137,9 +137,7 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
     return rows
 
 
-def _sweep(
-    configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
-) -> list[dict[str, Any]]:
+def _sweep(configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """Show the plan of all cells together; runs nothing."""
     del folder
     show_plan(specs_of(configs, folders, OPTIONS), plan_config(configs[0]))
@@ -147,7 +145,7 @@ def _sweep(
 
 
 def _task(config: DictConfig) -> None:
-    show_plan([spec_of(config, output_folder(), OPTIONS)], plan_config(config))
+    show_plan([spec_of(config, output_folder(), OPTIONS)], plan_config(plain_of(config)))
 
 
 def main(arguments: list[str]) -> int:

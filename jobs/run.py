@@ -10,6 +10,7 @@ from desa_ray.experiment.run import run_cells
 
 from .cli.app import hydra_app, output_folder
 from .cli.arrival import arrive
+from .cli.composition import Plain
 from .cli.console import ConsoleListener, note
 from .cli.settings import spec_of, specs_of
 
@@ -20,9 +21,7 @@ def _task(config: DictConfig) -> None:
     note(f"results: {folder.absolute()}")
 
 
-def _sweep(
-    configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
-) -> list[dict[str, Any]]:
+def _sweep(configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """Run the cells; `folder/summary.json` holds them all."""
     specs = specs_of(configs, folders)
     folder.mkdir(parents=True, exist_ok=True)

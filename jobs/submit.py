@@ -17,7 +17,7 @@ from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
@@ -31,6 +31,7 @@ from desa_ray.tracking.sqlite_uri import sqlite_file
 
 from .cli.app import hydra_app
 from .cli.arrival import VARIABLE, expectation
+from .cli.composition import Plain, plain_of
 from .cli.config_folder import read_folder
 from .cli.console import note
 from .cli.settings import spec_of
@@ -56,7 +57,7 @@ class _Composed:
     def __init__(self):
         self.settings: list[SubmitConfig] = []
 
-    def add(self, configs: Iterable[DictConfig]) -> None:
+    def add(self, configs: Iterable[Plain]) -> None:
         """Check cells; raises `Problems` with everything wrong in any of them."""
         problems: dict[str, DesaError] = {}
         for config in configs:
@@ -71,10 +72,9 @@ class _Composed:
 _composed = _Composed()
 
 
-def _settings(config: DictConfig) -> SubmitConfig:
-    plain: Any = OmegaConf.to_container(config.submit, resolve=True)
+def _settings(config: Plain) -> SubmitConfig:
     try:
-        return checked(SubmitConfig, plain)
+        return checked(SubmitConfig, config["submit"])
     except Problems as found:
         raise Problems(
             DesaError(problem.what, where=f"submit.{problem.where}", hint=problem.hint)
@@ -82,13 +82,11 @@ def _settings(config: DictConfig) -> SubmitConfig:
         ) from None
 
 
-def _relative(config: DictConfig) -> list[DesaError]:
+def _relative(config: Plain) -> list[DesaError]:
     """Paths that would mean another place on the cluster than here."""
-    found = {
-        f"{group}.{name}": OmegaConf.select(config, f"{group}.{name}") for group, name in PATHS
-    }
-    found["submit.home"] = config.submit.home
-    if database := sqlite_file(str(OmegaConf.select(config, "tracking.uri"))):
+    found = {f"{group}.{name}": config[group].get(name) for group, name in PATHS}
+    found["submit.home"] = config["submit"]["home"]
+    if database := sqlite_file(str(config["tracking"].get("uri"))):
         found["tracking.uri"] = str(database)
     return [
         DesaError(
@@ -99,16 +97,14 @@ def _relative(config: DictConfig) -> list[DesaError]:
     ]
 
 
-def _sweep(
-    configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
-) -> list[dict[str, Any]]:
+def _sweep(configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
     """The cells of a `-m` command, checked together; nothing runs here."""
     _composed.add(configs)
     return [{} for _ in configs]
 
 
 def _task(config: DictConfig) -> None:
-    _composed.add([config])
+    _composed.add([plain_of(config)])
 
 
 def main(arguments: list[str]) -> int:

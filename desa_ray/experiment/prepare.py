@@ -54,10 +54,10 @@ class Prepared:
 
 def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prepared]:
     """Prepare all cells of a run; raises `Problems` with every problem of every one, each once."""
-    prepared, problems = [], {}
+    prepared, problems, answers = [], {}, Answers()
     for config in configs:
         try:
-            prepared.append(prepare_cell(config, store, home))
+            prepared.append(prepare_cell(config, store, home, answers))
         except Problems as found:
             problems |= {str(problem): problem for problem in found.problems}
     if problems:
@@ -65,22 +65,66 @@ def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prep
     return prepared
 
 
-def prepare_cell(config: RunConfig, store: Store, home: Path) -> Prepared:
-    """Prepare one configuration; raises `Problems` with everything found."""
+class Answers:
+    """What cells of one run ask alike, asked once: thousands of them share an encoder and a
+    collection, whose files are read and hashed for an answer.
+    """
+
+    def __init__(self):
+        self._known: dict[tuple[str, ...], Any] = {}
+
+    def of(self, question: str, about: Sequence[Any], ask: Callable[[], Result]) -> Result:
+        """What `ask` returns or raises (`DesaError`); one question about equal things has one
+        answer.
+        """
+        key = question, *map(repr, about)
+        if key not in self._known:
+            try:
+                self._known[key] = ask()
+            except DesaError as error:
+                self._known[key] = error
+        answer = self._known[key]
+        if isinstance(answer, DesaError):
+            raise answer.with_traceback(None)
+        return answer
+
+
+def prepare_cell(
+    config: RunConfig, store: Store, home: Path, answers: Answers | None = None
+) -> Prepared:
+    """Prepare one configuration; raises `Problems` with everything found.
+
+    Args:
+        answers: what was found for other cells of the same run.
+    """
+    known = answers or Answers()
     found = _Findings(setting_problems(config))
-    models = home / "models"
-    identity = found.of(lambda: encoder_identity(config.encoder, model_home=models))
+    models, encoder, dataset = home / "models", config.encoder, config.dataset
+    identity = found.of(
+        lambda: known.of("encoder", [encoder], lambda: encoder_identity(encoder, model_home=models))
+    )
     if any(channel.kind == "dense" for channel in config.method.channels):
-        found.of(lambda: check_encoder(config.encoder, model_home=models))
-    found.of(lambda: check_java(config.sparse.java_home))
-    collection = found.of(lambda: store_collection(config.dataset, store, home / "data"))
+        found.of(
+            lambda: known.of("files", [encoder], lambda: check_encoder(encoder, model_home=models))
+        )
+    java = config.sparse.java_home
+    found.of(lambda: known.of("java", [java], lambda: check_java(java)))
+    collection = found.of(
+        lambda: known.of(
+            "collection", [dataset], lambda: store_collection(dataset, store, home / "data")
+        )
+    )
     if collection is not None and not found.problems:
-        found.of(lambda: _check_grades(config, collection))
+        found.of(lambda: _check_grades(config, collection, known))
     found.raise_any()
     assert collection is not None
     assert identity is not None
-    texts = TextSource(config, collection, store, home)
-    counts = found.of(lambda: texts.check(prompts(config.method)))
+    texts_from = [dataset, config.generator]
+    recordings = known.of("recordings", texts_from, dict)
+    texts = TextSource(config, collection, store, home, recordings)
+    wanted = prompts(config.method)
+    asked = [*texts_from, config.cluster, config.draws, wanted]
+    counts = found.of(lambda: known.of("texts", asked, lambda: texts.check(wanted)))
     found.raise_any()
     return Prepared(config, home, collection, texts, identity, counts or {})
 
@@ -120,19 +164,16 @@ def _stored(stage: Stage) -> Mapping[str, Any]:
     return stage.artifact.manifest()
 
 
-# Judgments and measures that fit each other: a sweep asks once per collection, not per cell.
-_CHECKED: set[tuple[str, tuple[str, ...]]] = set()
-
-
-def _check_grades(config: RunConfig, collection: CollectionStages) -> None:
+def _check_grades(config: RunConfig, collection: CollectionStages, known: Answers) -> None:
     """Refuses measures that have no value for a grade of the collection; nDCG with exponential gain
     is in every record.
     """
-    limited = tuple(grade_limits([EXPONENTIAL, *measures_of(config)]))
-    checked = (collection.qrels.key.digest, limited)
-    if checked not in _CHECKED:
-        check_grades(limited, read_rows(collection.qrels), "evaluation.measures")
-        _CHECKED.add(checked)
+    limited = grade_limits([EXPONENTIAL, *measures_of(config)])
+    known.of(
+        "grades",
+        [collection.qrels.key.digest, limited],
+        lambda: check_grades(limited, read_rows(collection.qrels), "evaluation.measures"),
+    )
 
 
 class _Findings:

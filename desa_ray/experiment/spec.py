@@ -40,11 +40,12 @@ def cell_spec(plain: dict[str, Any], folder: Path, problems: Sequence[DesaError]
         folder: where the cell's files go.
         problems: what was found wrong with it already.
     """
+    plain = {**plain}
     for group, name in PATHS:
         # Workers have another working folder, so paths travel whole. An empty one is left to be
         # refused.
         if (value := _text(plain, group, name)) and "://" not in value and "\0" not in value:
-            plain[group][name] = str(Path(value).expanduser().absolute())
+            plain[group] = {**plain[group], name: str(Path(value).expanduser().absolute())}
     try:
         parsed = parse(plain)
     except Problems as found:

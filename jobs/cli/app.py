@@ -26,6 +26,7 @@ from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 
 from .claims import claim, outputs, release
+from .composition import Composer, Plain
 from .config_folder import offered, read_folder
 from .flags import check_flags, check_overrides, composing, parse_flags
 from .help import help_text
@@ -33,7 +34,7 @@ from .hydra_errors import worded
 from .settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
-Sweep = Callable[[Sequence[DictConfig], Sequence[Path], Path], list[dict[str, Any]]]
+Sweep = Callable[[Sequence[Plain], Sequence[Path], Path], list[dict[str, Any]]]
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
 
 
@@ -57,12 +58,16 @@ class HydraTask:
         except BaseException as error:
             self.failure = error
 
+    def composer(self, loader: Any, config: DictConfig) -> Composer:
+        """What composes the cells of a sweep with Hydra's loader."""
+        return Composer(loader, config)
+
     def claim(self, folder: Path) -> None:
         """Take the sweep's folder for this process."""
         claim(folder)
 
     def sweep(
-        self, configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
+        self, configs: Sequence[Plain], folders: Sequence[Path], folder: Path
     ) -> list[dict[str, Any]]:
         """Run the cells of a sweep, one folder per cell; returns one summary per cell."""
         if self._sweep is None:

@@ -10,42 +10,46 @@ from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, choices
 from desa_ray.experiment.spec import RUN_KEYS, CellSpec, cell_spec, flat
 
+from .composition import Plain, plain_of
+
 FREE_TEXTS = (
     "dataset.queries",
     "encoder.query_prefix",
 )  # ids and words, which may look like anything
 
 
-def spec_of(config: DictConfig, folder: Path, further: Sequence[str] = ()) -> CellSpec:
+def spec_of(config: DictConfig | Plain, folder: Path, further: Sequence[str] = ()) -> CellSpec:
     """A composed configuration as a cell to run; every wrong or unknown value is reported at once.
 
     Args:
-        config: as Hydra composed it.
+        config: as Hydra composed it, or plain settings.
         folder: where the cell's files go.
         further: top-level keys that the verb reads itself.
     """
     unknown = [str(key) for key in config if key not in (*RUN_KEYS, *further, "hydra")]
-    own = OmegaConf.masked_copy(config, [key for key in RUN_KEYS if key in config])
-    plain: Any = OmegaConf.to_container(own, resolve=True, throw_on_missing=True)
-    refuse_credentials(addresses(config))
+    settings = plain_of(config) if isinstance(config, DictConfig) else config
+    refuse_credentials(addresses(settings))
     known = [*RUN_KEYS, *further]
     problems = [
         DesaError("no such setting", where=key, hint=choices(key, known)) for key in unknown
     ]
-    return cell_spec(plain, folder, problems)
+    own = {key: settings[key] for key in RUN_KEYS if key in settings}
+    return cell_spec(own, folder, problems)
 
 
 def specs_of(
-    configs: Sequence[DictConfig], folders: Sequence[Path], further: Sequence[str] = ()
+    configs: Sequence[Plain], folders: Sequence[Path], further: Sequence[str] = ()
 ) -> list[CellSpec]:
     """The cells of a sweep, each with its folder."""
     pairs = zip(configs, folders, strict=True)
     return [spec_of(config, folder, further) for config, folder in pairs]
 
 
-def addresses(config: DictConfig) -> Iterator[tuple[str, str]]:
+def addresses(config: DictConfig | Plain) -> Iterator[tuple[str, str]]:
     """(name, value) of every setting that is text, and so could be an address with a password."""
-    plain: Any = OmegaConf.to_container(config, resolve=True)
+    plain: Any = (
+        OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
+    )
     for name, value in flat(plain).items():
         if name.startswith(("hydra.", *FREE_TEXTS)):
             continue

@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig, parse
+from desa_ray.data.load import fingerprint
 from desa_ray.errors import Problems
 from desa_ray.experiment.prepare import prepare
 from desa_ray.experiment.run import plan
@@ -90,3 +91,21 @@ def test_all_problems_of_all_cells_are_told_once(collection, store, tmp_path):
     assert len(found) == len(set(found)) == 3  # that line, and the draw that it leaves incomplete
     assert all("references" in line for line in found[:2])
     assert found[2].startswith("fusion.kappa: kappa is -1")
+
+
+def test_what_cells_share_is_looked_at_once(collection, store, tmp_path, monkeypatch):
+    """Hashing the source is asked for by each cell and done for each data set."""
+    hashed = []
+
+    def counted(own, *, data_home):
+        hashed.append(own.missing_relevant)
+        return fingerprint(own, data_home=data_home)
+
+    monkeypatch.setattr("desa_ray.stages.collection.fingerprint", counted)
+    kappas = [config(collection, f"fusion.kappa={kappa}") for kappa in (1, 2, 3)]
+    prepare([config(collection)], store, tmp_path / "home")  # stores the collection
+    hashed.clear()
+    others = [config(collection, "dataset.missing_relevant=drop")] * 2
+    prepare([*kappas, *others], store, tmp_path / "home")
+    assert hashed.count("error") == 1
+    assert 1 <= hashed.count("drop") <= 2  # hashed once more after it was read
