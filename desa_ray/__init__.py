@@ -1,23 +1,32 @@
 """DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and
 certification depths.
 
-`fuse` serves people who bring their own rankings, `load_records` those who go on in a notebook;
-everything else starts with the `desa` command.
+`fuse` serves people who bring their own rankings; `plan`, `run` and `load_records` do in a notebook
+what the `desa` command does.
 """
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from desa_ray.errors import DesaError
 
 if TYPE_CHECKING:
+    from desa_ray.notebook import plan, run
     from desa_ray.report.load import load_records
 
-__all__ = ["DesaError", "Fused", "__version__", "fuse", "load_records"]
+__all__ = ["DesaError", "Fused", "__version__", "fuse", "load_records", "plan", "run"]
+
+# Loaded when first asked for: polars and what reads records are no part of `import desa_ray`.
+LATER = {
+    "load_records": "desa_ray.report.load",
+    "plan": "desa_ray.notebook",
+    "run": "desa_ray.notebook",
+}
 
 try:
     __version__ = version("desa-ray")
@@ -136,9 +145,10 @@ def _listed(values: object, name: str, hint: str) -> list:
 
 
 def __getattr__(name: str):
-    # Loaded when first asked for: polars and what reads records are no part of `import desa_ray`.
-    if name == "load_records":
-        from desa_ray.report.load import load_records
-
-        return load_records
+    if name in LATER:
+        return getattr(import_module(LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

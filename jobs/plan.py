@@ -22,7 +22,7 @@ from desa_ray.experiment.prepare import prepare
 from desa_ray.experiment.run import open_store, plan
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.output import print_text
-from desa_ray.pipeline.estimates import plan_stages
+from desa_ray.pipeline.estimates import Planned, plan_stages
 from desa_ray.pipeline.explain import Reason, explain
 from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.machine import this_machine
@@ -58,20 +58,29 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
         numbers = "the only cell is 0" if len(specs) == 1 else f"cells are 0 to {len(specs) - 1}"
         raise DesaError(f"there is no cell {options.explain}", where="explain", hint=numbers)
     cluster = specs[0].config.cluster
-    store = open_store(specs[0].config)
-    cells = plan(prepare([spec.config for spec in specs], store, home()))
     if options.explain is not None:
+        store, cells = _cells(specs)
         _explain(store, options.explain, cells[options.explain], options.detail)
         return
-    stages = plan_stages(
-        store, [target for cell in cells for target in cell.targets], cluster, this_machine()
-    )
+    store, cells, stages = planned_stages(specs)
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
     screen(160).print(show(title, stages, cluster, options.detail))
     for line in totals(store, stages):
         print_text(line)
     check_feasible([planned.stage for planned in stages if planned.to_compute], cluster)
+
+
+def planned_stages(specs: Sequence[CellSpec]) -> tuple[Store, list[Cell], list[Planned]]:
+    """The store, the cells, and the union of their stages with what is left to compute."""
+    store, cells = _cells(specs)
+    targets = [target for cell in cells for target in cell.targets]
+    return store, cells, plan_stages(store, targets, specs[0].config.cluster, this_machine())
+
+
+def _cells(specs: Sequence[CellSpec]) -> tuple[Store, list[Cell]]:
+    store = open_store(specs[0].config)
+    return store, plan(prepare([spec.config for spec in specs], store, home()))
 
 
 def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, choices
 from desa_ray.store.artifacts import Artifact, Store
 from desa_ray.store.keys import Key
 from desa_ray.store.tables import read_array
@@ -37,15 +37,16 @@ class StoredFusion:
     Args:
         store: where the run kept its artifacts.
         digest: a record's `fusion_key`.
+        complete: whether complete rankings are wanted, which a lazy run does not keep.
 
     Raises:
         DesaError: the store does not hold it.
     """
 
-    def __init__(self, store: Store, digest: str):
+    def __init__(self, store: Store, digest: str, *, complete: bool = True):
         self.store = store
         self.key = self._find("fusion", digest)
-        if self.key.params.get("ranking") == "lazy":
+        if complete and self.key.params.get("ranking") == "lazy":
             hint = "run the cell again with ranking=complete"
             raise DesaError(
                 "a lazy run keeps no complete rankings", where=f"fusion {digest[:12]}", hint=hint
@@ -69,6 +70,38 @@ class StoredFusion:
             )
             for channel in self.key.params["channels"]
         ]
+
+    def channel(self, name: str) -> pl.DataFrame:
+        """A channel's complete ranking of every query: `query_id`, `rank` from 1, `doc_id`."""
+        digest = self.key.inputs.get(f"channel:{name}")
+        if digest is None:
+            known = [channel["name"] for channel in self.key.params["channels"]]
+            raise DesaError(f"there is no channel {name!r}", hint=choices(name, known))
+        artifact = self._artifact("ranking", digest)
+        parts, ids = artifact.parts(), self.corpus["id"]
+        lengths = pl.concat(
+            pl.read_parquet(artifact.read_part(part), glob=False)
+            for part in parts
+            if part.startswith("queries-")
+        )["length"].to_numpy()
+        numbers = [read_array(artifact, part) for part in parts if part.startswith("docs-")]
+        queries = np.repeat(np.arange(lengths.size), lengths)
+        starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return pl.DataFrame(
+            {
+                "query_id": self.queries["id"][queries],
+                "rank": np.arange(1, starts.size + 1) - starts,
+                "doc_id": ids[np.concatenate(numbers)],
+            }
+        )
+
+    def fused(self) -> pl.DataFrame:
+        """The fused run of every query: `query_id`, `rank` from 1, `doc_id`."""
+        artifact = self._artifact("fusion", self.key.digest)
+        names = [name for name in artifact.parts() if name.startswith("run-")]
+        run = pl.concat(pl.read_parquet(artifact.read_part(name), glob=False) for name in names)
+        ranks = pl.int_ranges(1, pl.col("docs").list.len() + 1).alias("rank")
+        return run.select("query_id", ranks, doc_id="docs").explode("rank", "doc_id")
 
     def generated(self, query: str) -> dict[str, list[str]]:
         """The prompts' texts for the query, by prompt."""
