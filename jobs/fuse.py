@@ -15,6 +15,7 @@ from desa_ray.core.identifiers import numbered, rational
 from desa_ray.data.trec import read_run, write_run
 from desa_ray.errors import DesaError
 from desa_ray.output import print_text
+from desa_ray.printable import printable
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.terminal import PlainTable, screen
 
@@ -112,17 +113,20 @@ def _parser() -> ArgumentParser:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """Run names from file names, `a.trec.gz` to `a`; where they are equal the folder tells, then
-    the place.
+    """Run names from file names, `a.trec.gz` to `a`, each once and printable; where they are equal
+    the folder tells, then the place.
     """
     stems = [path.name.removesuffix(".gz").removesuffix(".trec") or path.name for path in paths]
+    stems = [printable(stem) for stem in stems]  # a file's name need not be text
     if len(set(stems)) < len(stems):
-        stems = [
-            f"{path.absolute().parent.name}_{stem}" for path, stem in zip(paths, stems, strict=True)
-        ]
-    return [
-        f"{stem}_{place}" if stems.count(stem) > 1 else stem for place, stem in enumerate(stems, 1)
+        folders = [printable(path.absolute().parent.name) for path in paths]
+        stems = [f"{folder}_{stem}" for folder, stem in zip(folders, stems, strict=True)]
+    placed = [f"{stem}_{place}" for place, stem in enumerate(stems, 1)]
+    named = [
+        number if stems.count(stem) > 1 else stem
+        for number, stem in zip(placed, stems, strict=True)
     ]
+    return named if len(set(named)) == len(named) else placed
 
 
 def _print_summary(

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ import pytest
 import desa_ray
 from desa_ray.data.trec import read_run
 from desa_ray.errors import DesaError
-from desa_ray.jobs.fuse import main
+from desa_ray.jobs.fuse import main, run_names
 from tests.reference import GOLDEN
 
 
@@ -301,3 +302,13 @@ def test_odd_arguments_are_one_short_error(given):
     assert len(str(refused.value)) < 300
     assert next(iter(given)) in str(refused.value)
     assert refused.value.hint
+
+
+def test_every_run_has_a_name_of_its_own():
+    """A name that a number was added to may be that of a third run; a file's name need not be
+    text.
+    """
+    paths = [Path("F/a.trec"), Path("F/a.trec.gz"), Path("F/a_1.trec")]
+    assert len(set(run_names(paths))) == 3
+    assert run_names([Path("x/a.trec"), Path("y/a.trec"), Path("y/b")]) == ["x_a", "y_a", "y_b"]
+    assert run_names([Path("F/a\udcff.trec"), Path("F/b\x1b")]) == [r"a\udcff", r"b\x1b"]

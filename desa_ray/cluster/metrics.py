@@ -19,6 +19,7 @@ from desa_ray.locks import inside
 from desa_ray.pipeline.counts import Count, part_counts
 from desa_ray.pipeline.stage import Stage, Task
 from desa_ray.pipeline.worker import Worker
+from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
 
 COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -40,6 +41,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 HISTOGRAM = "shard_duration_seconds"
 BOUNDARIES_S = [0.05, 0.2, 1.0, 5.0, 20.0, 60.0, 300.0, 1200.0, 3600.0]
+LABEL_LIMIT = 100
 
 _lock = RLock()
 _made: dict[str, Any] = {}
@@ -47,8 +49,14 @@ _waiting: list[tuple[str, float, dict[str, str]]] = []
 
 
 def count(name: str, value: float = 1, **labels: str) -> None:
-    """Add to one of COUNTERS."""
-    _record(name, value, labels)
+    """Add to one of COUNTERS. Labels may come out of data: they are shown printable and cut."""
+    _record(name, value, {key: label(text) for key, text in labels.items()})
+
+
+def label(text: str) -> str:
+    """A label's value as every reader of metrics can take it."""
+    shown = printable(text)
+    return shown if len(shown) <= LABEL_LIMIT else f"{shown[: LABEL_LIMIT - 3]}..."
 
 
 def observe(seconds: float, stage: str) -> None:

@@ -31,7 +31,9 @@ LATEX_SIGNS = {
     "<": "$<$",
     ">": "$>$",
 }
-_LATEX_TABLE = str.maketrans(LATEX_SIGNS)
+# Signs that TeX would set as one are kept apart; printable text has no private letter.
+_LIGATURE, _APART = re.compile(r"([-',])(?=\1)"), "\ue000"
+_LATEX_TABLE = str.maketrans({**LATEX_SIGNS, _APART: "{}"})
 
 
 def markdown(text: object) -> str:
@@ -53,7 +55,8 @@ def latex(text: object) -> str:
     """A piece of LaTeX: no command, comment, group or mathematics of its own; L_D, L_S and d_z
     become mathematics.
     """
-    parts = re.split(r"\b(L_[DS]|d_z)\b", printable(text))
+    shown = _LIGATURE.sub(rf"\1{_APART}", printable(text))
+    parts = re.split(r"\b(L_[DS]|d_z)\b", shown)
     return "".join(
         f"${part}$" if place % 2 else part.translate(_LATEX_TABLE)
         for place, part in enumerate(parts)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from desa_ray.errors import DesaError
+from desa_ray.printable import printable
 
 PARAM_LIMIT, TAG_LIMIT = 6000, 8000
 
@@ -72,7 +73,7 @@ def cell_document(run: CellRun) -> dict[str, Any]:
     return {
         "kind": "cell",
         "cell": run.cell,
-        "name": run.name,
+        "name": printable(run.name),
         "status": "FINISHED" if run.error is None else "FAILED",
         "params": params(run.params),
         "metrics": {spelled(name): value for name, value in finite.items()},
@@ -84,10 +85,10 @@ def cell_document(run: CellRun) -> dict[str, Any]:
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:
-    """Params as MLflow holds them; raises DesaError for one that it would cut."""
+    """Params as MLflow holds them, printable; raises DesaError for one that it would cut."""
     found = {}
     for name, value in values.items():
-        text = str(value)
+        text = printable(value)
         if len(text) > PARAM_LIMIT:
             raise DesaError(
                 f"a value of {len(text)} characters does not fit an MLflow param ({PARAM_LIMIT})",
@@ -99,7 +100,8 @@ def params(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tags(values: Mapping[str, str]) -> dict[str, str]:
-    """Tags as MLflow holds them; raises DesaError for one that it would cut."""
+    """Tags as MLflow holds them, printable; raises DesaError for one that it would cut."""
+    values = {name: printable(value) for name, value in values.items()}
     for name, value in values.items():
         if len(value) > TAG_LIMIT:
             raise DesaError(
@@ -110,9 +112,12 @@ def tags(values: Mapping[str, str]) -> dict[str, str]:
     return {spelled(name): value for name, value in values.items()}
 
 
-def shortened(text: str) -> str:
-    """An error message as a tag; the cut is visible, and summary.json has all of it."""
-    return text if len(text) <= TAG_LIMIT else f"{text[: TAG_LIMIT - 6]} [...]"
+def shortened(text: str, limit: int = TAG_LIMIT) -> str:
+    """Foreign text, such as an error message, printable and as long as a tag may be; a cut is
+    visible, and the written files have all of it.
+    """
+    text = printable(text)
+    return text if len(text) <= limit else f"{text[: limit - 6]} [...]"
 
 
 def spelled(name: str) -> str:

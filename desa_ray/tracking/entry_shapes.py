@@ -6,10 +6,19 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 Time = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+def _own_tag(name: str) -> str:
+    if name.startswith("mlflow."):
+        raise ValueError(f"the tag {name!r} means something to MLflow itself")
+    return name
+
+
+TagName = Annotated[str, AfterValidator(_own_tag)]  # MLflow renders `mlflow.note.content`
 FileName = Annotated[str, Field(pattern=r"^[^/\x00]+$")]  # of a file in the entry's own folder
 
 
@@ -21,7 +30,7 @@ class Begin(BaseModel):
     kind: Literal["begin"]
     name: str
     params: dict[str, str]
-    tags: dict[str, str]
+    tags: dict[TagName, str]
     started_ms: Time
 
 
@@ -36,7 +45,7 @@ class Cell(BaseModel):
     status: Literal["FINISHED", "FAILED"]
     params: dict[str, str]
     metrics: dict[str, float]
-    tags: dict[str, str]
+    tags: dict[TagName, str]
     artifacts: list[FileName]
     started_ms: Time
     ended_ms: Time
@@ -60,7 +69,7 @@ class End(BaseModel):
     kind: Literal["end"]
     status: Literal["FINISHED", "FAILED", "KILLED"]
     metrics: dict[str, float]
-    tags: dict[str, str]
+    tags: dict[TagName, str]
     artifacts: list[FileName]
     ended_ms: Time
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from mlflow.entities import Run
 
+from desa_ray.tracking.entries import PARAM_LIMIT, shortened, spelled
 from desa_ray.tracking.failures import OFF, answers
 from desa_ray.tracking.places import artifacts_of
 from desa_ray.tracking.runs import Tracker, sound_id
@@ -37,7 +38,7 @@ def log_report(
         run_id = sound_id(run.info.run_id)
         try:
             for name, value in facts.items():
-                client.log_param(run_id, name, value)
+                client.log_param(run_id, spelled(name), shortened(value, PARAM_LIMIT))
             artifacts_of(run, tracker.uri).log_artifacts(str(folder), "report")
         except BaseException:
             with suppress(Exception):  # what went wrong first is what is told

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.printable import printable
 from desa_ray.tracking.entries import CellRun, cell_document, now_ms, params, shortened, tags
 from desa_ray.tracking.outbox import Outbox, Target, kept_on_disk, left_behind, replay
 from desa_ray.tracking.runs import Tracker, tracker_lock
@@ -78,7 +79,7 @@ class SweepLog:
             self.outbox.put(
                 {
                     "kind": "begin",
-                    "name": run.name,
+                    "name": printable(run.name),
                     "params": params(run.params),
                     "tags": tags(
                         {
