@@ -10,6 +10,7 @@ from typing import Any
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
+from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.methods import (
@@ -37,6 +38,7 @@ from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vecto
 from desa_ray.stages.sparse_ranking import SparseRankingWork
 from desa_ray.stages.terms import TermsWork, terms_stage
 from desa_ray.stages.text_vectors import TextVectorsWork, text_vectors_stage
+from desa_ray.stages.top_scores import TopScoresWork, top_scores_stage
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,11 @@ class Builder:
     def _analysis(self) -> dict[str, str]:
         return {"analyzer": "DefaultEnglishAnalyzer", "pyserini": installed()["pyserini"]}
 
-    def _ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
-        config, collection, cluster = self.config, self.collection, self.config.cluster
+    def _scored(
+        self, method: MethodConfig, channel: ChannelConfig, draw: int
+    ) -> tuple[dict[str, Any], dict[str, Stage], str]:
+        """What decides the scores of a channel, parameters and inputs; and its label."""
+        config, collection = self.config, self.collection
         prompt = prompt_of(method, channel)
         generation = self.source.stage(prompt, draw) if prompt else None
         used = texts_used(prompt, config.generator, config.n_refs) if prompt else 0
@@ -161,23 +166,35 @@ class Builder:
                 inputs[source] = self._text_vectors(source, text)
             else:
                 inputs[source] = self._terms(source, text, used if text else 0, numbers)
-        scorers = scorer_pool(config)
         if channel.kind == "dense":
             inputs["vectors"] = self._vectors()
             params["scoring"] = config.encoder.scoring
-            complete = DenseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
-            prefix = DensePrefixWork(scorers, cluster.memory_gb)
         else:
             inputs["postings"] = self._postings()
             params |= {"k1": config.sparse.k1, "b": config.sparse.b}
-            complete = SparseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
-            prefix = SparsePrefixWork(scorers, cluster.shard_queries)
         label = f"{channel.kind} {channel.operator}"
         if generation is not None:
             label += f" {generation.label}"
+        return params, inputs, label
+
+    def _ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
+        cluster, scorers = self.config.cluster, scorer_pool(self.config)
+        params, inputs, label = self._scored(method, channel, draw)
+        if channel.kind == "dense":
+            complete = DenseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
+            prefix = DensePrefixWork(scorers, cluster.memory_gb)
+        else:
+            complete = SparseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
+            prefix = SparsePrefixWork(scorers, cluster.shard_queries)
         if self.lazy:
             return prefix_stage(params, inputs, prefix, label)
         return ranking_stage(params, inputs, complete, label)
+
+    def _top_scores(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
+        cluster = self.config.cluster
+        work = TopScoresWork(scorer_pool(self.config), cluster.shard_queries, cluster.memory_gb)
+        params, inputs, label = self._scored(method, channel, draw)
+        return top_scores_stage(params, inputs, work, label)
 
     def _fused(self, method: MethodConfig, draw: int) -> Stage:
         config = self.config
@@ -199,6 +216,10 @@ class Builder:
             "cutoffs": list(CUTOFFS),
             "run_depth": config.evaluation.run_depth,
         }
+        scores: dict[str, Stage] = {}
+        if method.weighting == "confidence":
+            scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}
+            params["top_scores"] = TOP_SCORES
         if computed_plainly(self.measures):
             params["plain_measures"] = 1
         work = FusionWork(replay_pool(config), config.cluster.shard_queries)
@@ -206,4 +227,4 @@ class Builder:
             params["ranking"] = "lazy"
             work = LazyFusionWork(work.pool, work.shard_queries)
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
-        return fusion_stage(self.collection, channels, texts, original, params, work, label)
+        return fusion_stage(self.collection, channels, texts, original, params, work, label, scores)

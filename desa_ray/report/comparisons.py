@@ -227,7 +227,7 @@ def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
     )
     notes = [
         over(study),
-        "the weights are this project's reading of QuDAR, not its official definition",
+        "weights as the paper's authors released them: a softmax of half the score margins",
     ]
     return Table("qudar_weights", "QuDAR's confidence weights", columns, rows, notes)
 

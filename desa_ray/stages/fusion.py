@@ -76,9 +76,10 @@ def fused_schema(measures: list[str]) -> pl.Schema:
 class FusionWork(Work):
     """Fuses, replays and evaluates.
 
-    Inputs: one ranking per channel, `channel:NAME`; one generation per prompt, `generation:PROMPT`;
-    `queries`, `corpus`, `qrels`; and `original_sparse`, the ranking that the mechanism diagnostics
-    compare with, where they mean something.
+    Inputs: one ranking per channel, `channel:NAME`, and with confidence weights its top scores,
+    `scores:NAME`; one generation per prompt, `generation:PROMPT`; `queries`, `corpus`, `qrels`; and
+    `original_sparse`, the ranking that the mechanism diagnostics compare with, where they mean
+    something.
     """
 
     pool: Pool
@@ -199,6 +200,7 @@ def fusion_stage(
     params: Mapping[str, Any],
     work: FusionWork,
     label: str,
+    scores: Mapping[str, Stage],
 ) -> Stage:
     """The fusion of one method and draw.
 
@@ -207,6 +209,7 @@ def fusion_stage(
         generations: the texts of each prompt that the channels are built from.
         original_sparse: the ranking that the mechanism diagnostics compare with, where they mean
             something.
+        scores: the top scores of each channel by name, where the method uses them.
     """
     inputs = {
         "queries": collection.queries,
@@ -215,6 +218,7 @@ def fusion_stage(
     }
     inputs |= {f"generation:{prompt}": stage for prompt, stage in generations.items()}
     inputs |= {f"channel:{name}": stage for name, stage in channels.items()}
+    inputs |= {f"scores:{name}": stage for name, stage in scores.items()}
     if original_sparse is not None:
         inputs["original_sparse"] = original_sparse
     return Stage(collection.queries.store, "fusion", 2, params, work, inputs, label)

@@ -18,6 +18,7 @@ from desa_ray.stages.collection import read_rows
 from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.generation import read_generations
 from desa_ray.stages.ranking import opened
+from desa_ray.stages.top_scores import TopScores, opened_scores
 from desa_ray.stages.worker_cache import WorkerCache
 
 Numbers = NDArray[np.int32]
@@ -47,6 +48,10 @@ class Inputs:
         ]
         self.channels = channels
         self.rankings = [opened(cache, channel) for channel in channels]
+        scores = [
+            stage.inputs.get(f"scores:{channel['name']}") for channel in stage.params["channels"]
+        ]
+        self.scores: list[TopScores] = [opened_scores(cache, own) for own in scores if own]
         original = stage.inputs.get("original_sparse")
         self.original_sparse = opened(cache, original) if original is not None else None
         texts = [source for role, source in stage.inputs.items() if role.startswith("generation:")]
@@ -96,7 +101,7 @@ class Weighed:
         self.cut_lengths = [min(own, params["prefix"] or own) for own in self.lengths]
         if params["weighting"] == "confidence":
             self.all_weights = confidence_weights(
-                [margin(info["score_1"], info["score_2"]) for info in self.infos]
+                [margin(scores.best(row)[1]) for scores in inputs.scores]
             )
         else:
             self.all_weights = [Fraction(channel["weight"]) for channel in params["channels"]]

@@ -159,30 +159,41 @@ class DensePrefixWork(PrefixWork):
         self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
     ) -> list[np.ndarray]:
         """The first `depth` documents of some queries, scored anew."""
-        own = own_documents(engine, stage)
-        total = corpus_size(stage.inputs["vectors"])
-        fitting = max(1, int(self.memory_gb * 2**28 / (8 * min(2 * depth, total))))
-        found: list[np.ndarray] = []
-        for begin in range(0, len(rows), fitting):
-            some = rows[begin : begin + fitting]
-            queries, _ = dense_queries(engine, stage, some)
-            chosen = TopK(len(some), depth + 1, total)
-            for first, scores in dense_scores(engine, stage, queries, self.memory_gb):
-                chosen.add(scores, first)
-            found += [
-                _dense(chosen.keys(i), total, depth, own.get(row), None).docs
-                for i, row in enumerate(some)
-            ]
-        return found
+        found = dense_best(engine, stage, rows, depth, self.memory_gb)
+        return [docs for docs, _ in found]
 
 
 def _dense(keys: Keys, total: int, depth: int, own: int | None, angle: float | None) -> RankedQuery:
     """A query's prefix from the best keys of all documents."""
+    docs, scores = _kept(keys, depth, own)
+    top = [*(float(score) for score in scores[:2]), None, None]
+    return RankedQuery(docs, total - (own is not None), (top[0], top[1]), angle)
+
+
+def _kept(keys: Keys, depth: int, own: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and scores behind keys, without a query's own document."""
     docs, scores = documents_of(keys), scores_of(keys)
     if own is not None:
         docs, scores = docs[docs != own], scores[docs != own]
-    top = [*(float(score) for score in scores[:2]), None, None]
-    return RankedQuery(docs[:depth], total - (own is not None), (top[0], top[1]), angle)
+    return docs[:depth], scores[:depth]
+
+
+def dense_best(
+    engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int, memory_gb: float
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The first `depth` documents of some queries and their float32 scores, scored anew."""
+    own = own_documents(engine, stage)
+    total = corpus_size(stage.inputs["vectors"])
+    fitting = max(1, int(memory_gb * 2**28 / (8 * min(2 * depth, total))))
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for begin in range(0, len(rows), fitting):
+        some = rows[begin : begin + fitting]
+        queries, _ = dense_queries(engine, stage, some)
+        chosen = TopK(len(some), depth + 1, total)
+        for first, scores in dense_scores(engine, stage, queries, memory_gb):
+            chosen.add(scores, first)
+        found += [_kept(chosen.keys(i), depth, own.get(row)) for i, row in enumerate(some)]
+    return found
 
 
 @dataclass(frozen=True)
@@ -216,6 +227,15 @@ class SparsePrefixWork(PrefixWork):
 
 
 def _sparse(engine: WorkerCache, stage: Stage, row: int, depth: int) -> RankedQuery:
+    docs, scores, length = sparse_best(engine, stage, row, depth)
+    top = [*(float(score) for score in scores[:2]), None, None]
+    return RankedQuery(docs, length, (top[0], top[1]))
+
+
+def sparse_best(
+    engine: WorkerCache, stage: Stage, row: int, depth: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The first `depth` documents of a query, their scores, and how long the whole list is."""
     own = own_documents(engine, stage).get(row)
     docs, scores, length = np.empty(0, np.int32), np.empty(0, np.float64), 0
     for start, stop in _ranges(stage):
@@ -225,9 +245,7 @@ def _sparse(engine: WorkerCache, stage: Stage, row: int, depth: int) -> RankedQu
         best = np.sort(best_hits(part_docs, part_scores, depth)[0])  # hit lists ascend by number
         part_scores = part_scores[np.searchsorted(part_docs, best)]
         docs, scores = np.concatenate([docs, best]), np.concatenate([scores, part_scores])
-    docs, scores = best_hits(docs, scores, depth)
-    top = [*(float(score) for score in scores[:2]), None, None]
-    return RankedQuery(docs, length, (top[0], top[1]))
+    return *best_hits(docs, scores, depth), length
 
 
 def _ranges(stage: Stage) -> Iterator[tuple[int, int]]:

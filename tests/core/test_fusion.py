@@ -146,6 +146,31 @@ def test_no_continuation_of_the_unread_lists_changes_a_certified(case, seed):
         assert [d for d, _ in fused(changed, weights, kappa)][:k] == result.topk.tolist()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_of_40_bits_are_compared_by_the_kernels(seed):
+    """Confidence weights are multiples of 2^-40; equal ones beside them keep exact ties there."""
+    rng = np.random.default_rng(seed)
+    weights = [Fraction(int(w), 2**40) for w in rng.integers(2**37, 2**39, 4)]
+    weights[3] = weights[seed % 3]
+    assert constants_of(weights, Fraction(60)).scale(8_000_000) is not None
+    common = rng.normal(size=400)
+    channels = [np.argsort(common + rng.normal(size=400) * 0.6).astype(np.int32) for _ in range(4)]
+    channels[2] = channels[2][: 400 // (seed + 1)]
+    result = replay(channels, weights, Fraction(60), 10)
+    top = reference.fuse_order(channels, weights, Fraction(60), 400)
+    assert fuse_order(channels, weights, Fraction(60)).tolist() == top.tolist()
+    assert result.topk.tolist() == top[:10].tolist()
+    expected = reference.certified_state(channels, weights, Fraction(60), top[:10])
+    assert list(result.depths) == expected
+
+
+def test_weights_too_wide_for_the_kernels_are_compared_too():
+    weights = [Fraction(2**39 - 1, 2**40), Fraction(2**38 + 1, 2**40)]
+    assert constants_of(weights, Fraction(60)).scale(2**24 - 62) is not None
+    assert constants_of(weights, Fraction(60)).scale(2**24) is None
+    assert constants_of([Fraction(2**53 + 1), Fraction(1)], Fraction(60)).scale(10) is None
+
+
 @pytest.mark.parametrize("support", [2500, 300, 0])
 @pytest.mark.parametrize("weights", [("1", "1"), ("1/4", "1/4", "1/4", "1/4"), ("2/5", "3/5", "1")])
 def test_long_lists_stop_where_rationals_say(support, weights):

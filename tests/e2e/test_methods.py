@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from hydra import compose, initialize_config_module
@@ -20,6 +21,7 @@ from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.ranking import Rankings
+from desa_ray.stages.top_scores import TopScores
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset, run_desa, summaries
 
@@ -169,14 +171,28 @@ def test_qudars_certified_top_20_is_the_complete_fusion_of_four(sweep, scifact_s
             assert sum(record["depths"]) == record["steps"] == record["depth_total"]
 
 
-def test_confidence_weights_are_each_querys_own_and_a_weight(sweep):
-    """Confidence weights are each querys own and a weight of zero is never read."""
+def test_confidence_weights_are_each_querys_own(sweep, scifact_slice):
+    """A softmax of half the margins of each channel's best 1,000 scores, computed here anew."""
+    cell = _cell(sweep, scifact_slice, "qudar_weighted")
     records = sweep.records["qudar_weighted"]
     weights = [[Fraction(w) for w in own] for own in records["weights"].to_list()]
-    assert all(sum(own) == 1 for own in weights)
+    assert all(0 < weight < Fraction(36, 100) for own in weights for weight in own)
     assert len({tuple(own) for own in weights}) > len(weights) // 2
-    for own, depths in zip(weights, records["depths"].to_list(), strict=True):
-        assert all(depth == 0 for weight, depth in zip(own, depths, strict=True) if weight == 0)
+    stage, draw = cell.fused[0], records.filter(pl.col("draw") == 0)
+    tables = [TopScores(stage.inputs[f"scores:{c['name']}"]) for c in stage.params["channels"]]
+    rankings = [Rankings(stage.inputs[f"channel:{c['name']}"]) for c in stage.params["channels"]]
+    for row, own in enumerate(draw["weights"].to_list()):
+        margins = []
+        for table, ranking in zip(tables, rankings, strict=True):
+            docs, scores = table.best(row)
+            info = ranking.info(row)
+            assert docs.tolist() == ranking.docs(row)[:1000].tolist()
+            assert (np.diff(scores) <= 0).all()
+            assert scores[:2].tolist() == [info["score_1"], info["score_2"]]
+            margins.append((scores[0] - scores[1]) / (scores[0] - scores[-1] + 1e-12))
+        powers = np.exp(np.array(margins) / 2)
+        found = [float(Fraction(weight)) for weight in own]
+        assert found == pytest.approx((powers / powers.sum()).tolist(), abs=1e-12)
     assert set(sweep.records["qudar_complete"]["weights"].to_list()[0]) == {"1/4"}
 
 

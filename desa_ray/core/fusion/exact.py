@@ -5,8 +5,9 @@ F(d) = sum of w_c / (kappa + rank_c(d)), method.md section 6. Times a common fac
 W_c / (p + q rank) with integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or
 differ by less than a float64 notices, so `precedes` compares in float64 first and, within a
 relative 1e-12, by long division in base 2^32 with as many digits as the smallest possible nonzero
-difference asks for. Every integer here stays below 2^63 because `RrfConstants` refuses weights and
-denominators of 2^31 and more; such channels go to `desa_ray.core.fusion.reference`.
+difference asks for. Every integer here stays below 2^63 because `RrfConstants` refuses denominators
+of 2^31 and more, and weights whose product with a denominator could reach 2^63; such channels go to
+`desa_ray.core.fusion.reference`.
 
 Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in
 channel c from 1, and 0 or less means not there or not read yet; `seen[c]` items of channel c count
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 from desa_ray.errors import DesaError
 
 NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
-BITS = 31  # of an integer that the kernels take
+BITS = 31  # of a denominator that the kernels take
+WEIGHT_BITS = 52  # of a weight: exact as a float64
+PRODUCT_BITS = 63  # of a weight and a denominator together: their product fits into an int64
 MAX_CHANNELS = 64
 KEPT = 1 << 20  # numbers in the largest table of shares that is kept
 BASE, P, Q, DIGITS = -4, -3, -2, -1  # places in the array that `RrfConstants.scale` returns
@@ -60,8 +63,8 @@ class RrfConstants:
         self._shares_CR = np.zeros((len(weights), 0), np.float64)
 
     def scale(self, longest: int) -> NDArray[np.int64] | None:
-        """The kernels' integers for channels of at most `longest` items; None where they need more
-        than 31 bits.
+        """The kernels' integers for channels of at most `longest` items; None where they are too
+        wide.
 
         Returns:
             int64 [C + 4]: weights W, a base of 0, p and q, such that w_c / (kappa + rank) is
@@ -86,9 +89,11 @@ class RrfConstants:
 
     def _scale(self, bits: int) -> NDArray[np.int64] | None:
         channels = len(self._integers)
+        wide = max(self._integers).bit_length()
         if (
-            bits > BITS
-            or max(*self._integers, self._q, abs(self._p)) >> BITS
+            max(bits, self._q.bit_length(), abs(self._p).bit_length()) > BITS
+            or wide > WEIGHT_BITS
+            or wide + bits > PRODUCT_BITS
             or channels > MAX_CHANNELS
         ):
             return None

@@ -1,7 +1,7 @@
 """Fusion and replay in Python's own rationals: slow, without any bound on numerators and
 denominators.
 
-Weights or a kappa whose common integers need more than 31 bits come here, so that nothing can
+Weights or a kappa whose common integers are too wide for the kernels come here, so that nothing can
 overflow. The replay bisects over the step, as S12 of method.md section 6 allows, with the rules
 S7-S10 written out.
 """
