@@ -198,7 +198,8 @@ class MethodConfig:
     built from.
 
     Attributes:
-        fusion: how ranks become one order, a name in `desa_ray.core.fusion.registry`.
+        fusion: how ranks become one order, a name in `desa_ray.core.fusion.registry`; or `score`,
+            sums of scores (`desa_ray.core.fusion.scores`).
         weighting: `fixed` uses the channels' weights, `confidence` a query's own
             (`desa_ray.core.fusion.weights`).
         prefix: only the first so many documents of each channel are fused; None for complete

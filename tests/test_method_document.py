@@ -146,7 +146,8 @@ def test_the_table_of_methods_is_what_the_files_say():
             if method.get("weighting") == "confidence"
             else str(channels[0].get("weight", 1))
         )
-        weights += ", Exp4Fuse's fusion" if method.get("fusion") == "exp4fuse" else ""
+        fusions = {"exp4fuse": ", Exp4Fuse's fusion", "score": ", score fusion"}
+        weights += fusions.get(method.get("fusion"), "")
         weights += f", on prefixes of {method['prefix']:,}" if method.get("prefix") else ""
         written[method["name"]] = [
             *(

@@ -15,6 +15,7 @@ from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.methods import (
     ORIGINAL,
+    SCORE,
     needs_text,
     operator,
     options,
@@ -34,6 +35,7 @@ from desa_ray.stages.lazy_fusion import LazyFusionWork
 from desa_ray.stages.postings import PostingsWork, postings_stage
 from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
 from desa_ray.stages.ranking import ranking_stage
+from desa_ray.stages.score_fusion import ScoreFusionWork
 from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
 from desa_ray.stages.sparse_ranking import SparseRankingWork
 from desa_ray.stages.terms import TermsWork, terms_stage
@@ -217,7 +219,7 @@ class Builder:
             "run_depth": config.evaluation.run_depth,
         }
         scores: dict[str, Stage] = {}
-        if method.weighting == "confidence":
+        if method.fusion == SCORE or method.weighting == "confidence":
             scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}
             params["top_scores"] = TOP_SCORES
         if computed_plainly(self.measures):
@@ -226,5 +228,7 @@ class Builder:
         if self.lazy:
             params["ranking"] = "lazy"
             work = LazyFusionWork(work.pool, work.shard_queries)
+        if method.fusion == SCORE:
+            work = ScoreFusionWork(work.pool, work.shard_queries)
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
         return fusion_stage(self.collection, channels, texts, original, params, work, label, scores)

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from desa_ray.config import ChannelConfig, GeneratorConfig, MethodConfig
 from desa_ray.core.fusion.registry import FUSIONS
+from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, DenseOperator, SparseOperator
 from desa_ray.engines.prompts import load_prompt, prompt_names
 from desa_ray.errors import DesaError, listed
@@ -25,6 +26,7 @@ OPERATORS: Mapping[str, Mapping[str, DenseOperator | SparseOperator]] = {
     "dense": DENSE_OPERATORS,
     "sparse": SPARSE_OPERATORS,
 }
+SCORE = "score"  # the fusion that sums scores instead of ranks
 REFERENCES = "references"  # the prompt whose texts `n_refs` counts
 
 
@@ -111,8 +113,11 @@ def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) 
         problem(
             f"two channels named {listed(repeated)}", f"rename one; there are: {listed(names, 20)}"
         )
-    if method.fusion not in FUSIONS:
-        problem(f"unknown fusion {method.fusion!r}", f"known: {listed(FUSIONS, 20)}")
+    if method.fusion not in (*FUSIONS, SCORE):
+        problem(f"unknown fusion {method.fusion!r}", f"known: {listed([*FUSIONS, SCORE], 20)}")
+    if method.fusion == SCORE and not (method.prefix and method.prefix <= TOP_SCORES):
+        what = f"prefix is {method.prefix}, but fusion 'score' reads at most {TOP_SCORES} scores"
+        problem(what, f"add prefix: {TOP_SCORES}")
     if method.weighting == "confidence" and any(channel.weight != 1 for channel in method.channels):
         problem(
             "weights are written, but weighting is confidence",

@@ -21,6 +21,8 @@ METHODS = {
     "qudar_weighted": "QuDAR-weighted",
     "qudar_top1000": "QuDAR-Top-1000",
     "qudar_weighted_top1000": "QuDAR-Top-1000-weighted",
+    "qudar_score": "QuDAR, scores",
+    "qudar_score_confidence": "QuDAR, scores, weighted",
     "hyde": "HyDE",
     "mugi": "MuGI",
     "query2doc": "Query2doc",

@@ -196,9 +196,33 @@ def test_confidence_weights_are_each_querys_own(sweep, scifact_slice):
     assert set(sweep.records["qudar_complete"]["weights"].to_list()[0]) == {"1/4"}
 
 
+def test_score_fusion_sums_what_the_top_scores_say(sweep, scifact_slice):
+    """And has no depths: nothing is certified."""
+    for method in ("qudar_score", "qudar_score_confidence"):
+        cell = _cell(sweep, scifact_slice, method)
+        ids = read_rows(cell.collection.documents)["id"].to_list()
+        records, stage = sweep.records[method].filter(pl.col("draw") == 0), cell.fused[0]
+        tables = [TopScores(stage.inputs[f"scores:{c['name']}"]) for c in stage.params["channels"]]
+        for row, record in enumerate(records.iter_rows(named=True)):
+            sums: dict[int, Fraction] = {}
+            for table, weight in zip(tables, record["weights"], strict=True):
+                docs, scores = table.best(row)
+                low, width = scores.min(), scores.max() - scores.min() + 1e-12
+                for document, score in zip(docs.tolist(), scores, strict=True):
+                    own = Fraction(weight) * Fraction(float((score - low) / width))
+                    sums[document] = sums.get(document, Fraction(0)) + own
+            best = sorted(sums, key=lambda document: (-sums[document], document))[:20]
+            assert record["top"] == [ids[document] for document in best]
+        absent = ["depths", "depth_total", "depth_dense", "depth_sparse", "exhausted", "steps"]
+        assert records.select(absent).null_count().row(0) == (records.height,) * len(absent)
+        assert records["sparse_support"].null_count() == 0
+        assert sweep.cells[method]["metrics"]["depth_total"] is None
+    assert set(sweep.records["qudar_score"]["weights"].to_list()[0]) == {"1/4"}
+
+
 def test_mechanism_compares_with_the_original_sparse_ranking(sweep):
     columns = ["turnover", "rr_change", "support_retained"]
-    for name in ("original", "bm25", "dense_original", "qudar_complete", "exp4fuse"):
+    for name in ("original", "bm25", "dense_original", "qudar_complete", "qudar_score", "exp4fuse"):
         assert sweep.records[name].select(columns).null_count().sum_horizontal().item() == 3 * len(
             sweep.records[name]
         )

@@ -39,7 +39,7 @@ ON_A_SLICE = {  # what a user without the paper's models would sweep instead
 }
 CELLS = {
     "ablations": 5,
-    "controls": 10,
+    "controls": 12,
     "corpus_size": 8,
     "encoder": 4,
     "external": 6,

@@ -33,6 +33,7 @@ METHODS = (
     "desa",
     "qudar_weighted",
     "qudar_top1000",
+    "qudar_score_confidence",
     "sparse_only",
     "relaxed_count",
     "bm25",

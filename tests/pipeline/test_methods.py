@@ -81,7 +81,15 @@ def test_the_papers_methods_have_the_papers_operators(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["qudar_complete", "qudar_weighted", "qudar_top1000", "qudar_weighted_top1000"]
+    "name",
+    [
+        "qudar_complete",
+        "qudar_weighted",
+        "qudar_top1000",
+        "qudar_weighted_top1000",
+        "qudar_score",
+        "qudar_score_confidence",
+    ],
 )
 def test_qudar_reads_its_four_channels_in_the_papers_order(name):
     method = shipped(name)
@@ -92,8 +100,9 @@ def test_qudar_reads_its_four_channels_in_the_papers_order(name):
         ("sparse", "rewrite"),
         ("dense", "contextual"),
     ]
-    assert method.weighting == ("confidence" if "weighted" in name else "fixed")
-    assert method.prefix == (1000 if "1000" in name else None)
+    own = {"qudar_weighted", "qudar_weighted_top1000", "qudar_score_confidence"}
+    assert method.weighting == ("confidence" if name in own else "fixed")
+    assert method.prefix == (1000 if "1000" in name or "score" in name else None)
     if method.weighting == "fixed":
         assert [own.weight for own in method.channels] == [Fraction(1, 4)] * 4
 
@@ -152,6 +161,12 @@ WRONG = {
         ["share", "above 1"],
     ),
     "unknown fusion": ([DENSE], {"fusion": "borda"}, ["borda", "known: rrf, exp4fuse"]),
+    "score fusion of more scores than are kept": (
+        [DENSE, SPARSE],
+        {"fusion": "score", "prefix": 1001},
+        ["prefix is 1001", "at most 1000"],
+    ),
+    "score fusion of complete lists": ([DENSE], {"fusion": "score"}, ["add prefix: 1000"]),
     "written weights beside computed ones": (
         [channel("dense", "residual", weight=2), SPARSE],
         {"weighting": "confidence"},

@@ -1,0 +1,46 @@
+"""Score fusion as a fusion stage: records without depths, from the top scores of each channel.
+
+Complete and lazy rankings only tell it lengths and support; what is fused is the same with both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from desa_ray.core.fusion.depth import Replay
+from desa_ray.core.fusion.scores import fuse_cut, fuse_scores, normalised
+from desa_ray.stages.fusion import Fused, FusionWork, query_record
+from desa_ray.stages.fusion_inputs import Inputs, Weighed
+
+NO_DEPTHS = (
+    "depths",
+    "exhausted",
+    "steps",
+    "depth_dense",
+    "depth_sparse",
+    "depth_total",
+    "dense_exhausted",
+    "sparse_exhausted",
+)
+
+
+@dataclass(frozen=True)
+class ScoreFusionWork(FusionWork):
+    """As `FusionWork`, by scores; needs `scores:NAME` of every channel."""
+
+    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[Fused]:
+        return [_fused(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
+
+
+def _fused(inputs: Inputs, row: int, query: str) -> Fused:
+    params, weighed = inputs.params, Weighed(inputs, row)
+    lists = [normalised(*scores.best(row), params["prefix"]) for scores in inputs.scores]
+    weights: list[Fraction] = weighed.all_weights
+    order = fuse_scores(lists, weights)
+    nothing = Replay((0,) * len(lists), (False,) * len(lists), 0, order[: params["k"]])
+    record = query_record(inputs, row, query, weighed, nothing)
+    record |= dict.fromkeys(NO_DEPTHS)
+    if params.get("ranking") != "lazy":
+        record["ranking_hashes"] = [info["hash"] for info in weighed.infos]
+    tops = [fuse_cut(lists, weights, cutoff)[: params["k"]] for cutoff in params["cutoffs"]]
+    return Fused(record, nothing, order, tops)
