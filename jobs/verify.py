@@ -2,10 +2,13 @@
 overrides).
 
 An expectations file (conf/expected/NAME.yaml) lists conditions: overrides, metric, value, tolerance
-and the value's source. Conditions are run like any cell, so what is stored is reused; the exit code
-is 1 when one does not hold.
+and the value's source. Conditions are run like any cell, so what is stored is reused. Those whose
+collection, encoder or engine is not there are listed with the reason and left out; the exit code is
+1 when one that was checked does not hold.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +16,25 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from desa_ray.errors import DesaError, listed
-from desa_ray.experiment.run import run_cells
+from desa_ray.errors import DesaError, Problems, counted, listed
+from desa_ray.experiment.places import home
+from desa_ray.experiment.prepare import Answers, prepare_cell
+from desa_ray.experiment.run import open_store, run_cells
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.terminal import PlainTable, screen
 
 from .cli.app import hydra_app, output_folder
-from .cli.console import ConsoleListener
+from .cli.console import ConsoleListener, note
 from .cli.settings import spec_of
 
+Condition = tuple[str, ...]  # its overrides
 _failed: list[str] = []
 
 
 def _specs(
     rows: list[dict[str, Any]], common: list[str], folder: Path
-) -> dict[tuple[str, ...], CellSpec]:
-    specs: dict[tuple[str, ...], CellSpec] = {}
+) -> dict[Condition, CellSpec]:
+    specs: dict[Condition, CellSpec] = {}
     given = {override.lstrip("+~").split("=", 1)[0] for override in common}
     for row in rows:
         overrides = tuple(row["overrides"])
@@ -45,9 +51,24 @@ def _specs(
     return specs
 
 
+def _lacking(specs: Mapping[Condition, CellSpec]) -> dict[Condition, str]:
+    """Why a condition cannot be run here, for those that cannot: its first problem."""
+    store = open_store(next(iter(specs.values())).config)
+    found: dict[Condition, str] = {}
+    answers = Answers()
+    for overrides, spec in specs.items():
+        try:
+            prepare_cell(spec.config, store, home(), answers)
+        except Problems as problems:
+            found[overrides] = str(problems.problems[0])
+        except DesaError as problem:
+            found[overrides] = str(problem)
+    return found
+
+
 def _task(config: DictConfig) -> None:
-    found: Any = OmegaConf.select(config, "expected")
-    rows: Any = None if found is None else OmegaConf.to_container(found)
+    chosen: Any = OmegaConf.select(config, "expected")
+    rows: Any = None if chosen is None else OmegaConf.to_container(chosen)
     if not isinstance(rows, list) or not rows:
         raise DesaError(
             "no expectations chosen",
@@ -56,30 +77,53 @@ def _task(config: DictConfig) -> None:
         )
     common = [o for o in HydraConfig.get().overrides.task if not o.startswith("expected=")]
     specs = _specs(rows, common, output_folder())
+    lacking = _lacking(specs)
+    reasons = Counter(
+        lacking[tuple(row["overrides"])] for row in rows if tuple(row["overrides"]) in lacking
+    )
+    if len(lacking) == len(specs):
+        raise DesaError(
+            f"none of {counted(len(rows), 'expectation')} can be checked: {listed(reasons)}",
+            where="expected",
+            hint="name what is there with dataset.path= and encoder.path=",
+        )
+    for reason, count in reasons.items():
+        note(f"{counted(count, 'expectation')} not checked: {reason}")
+    run = {overrides: spec for overrides, spec in specs.items() if overrides not in lacking}
     summary = output_folder() / "summary.json"
-    summaries = run_cells(list(specs.values()), summary=summary, listener=ConsoleListener())
-    entries = dict(zip(specs, summaries, strict=True))
+    summaries = run_cells(list(run.values()), summary=summary, listener=ConsoleListener())
+    _show(rows, dict(zip(run, summaries, strict=True)))
+
+
+def _show(rows: list[dict[str, Any]], entries: Mapping[Condition, Mapping[str, Any]]) -> None:
+    """The table of all conditions; those that do not hold are remembered for the exit code."""
     table = PlainTable(title="expected numbers", title_justify="left", title_style="")
     for name in ("condition", "metric", "expected", "tolerance", "found", "holds", "source"):
         table.add_column(name, overflow="fold")
+    checked = 0
     for row in rows:
-        value = entries[tuple(row["overrides"])]["metrics"].get(row["metric"])
+        entry = entries.get(tuple(row["overrides"]))
+        value = None if entry is None else entry["metrics"].get(row["metric"])
         holds = value is not None and abs(value - row["value"]) <= row["tolerance"]
-        if not holds:
-            _failed.append(row["metric"])
-        shown = "-" if value is None else f"{value:.5g}"
+        if entry is not None:
+            checked += 1
+            if not holds:
+                _failed.append(row["metric"])
         cells = [
             " ".join(row["overrides"]),
             row["metric"],
-            str(row["value"]),
+            f"{row['value']:.8g}",
             str(row["tolerance"]),
-            shown,
+            "-" if value is None else f"{value:.8g}",
+            "not checked" if entry is None else "yes" if holds else "NO",
         ]
-        table.add_row(*cells, "yes" if holds else "NO", row["source"])
+        table.add_row(*cells, row["source"])
     screen(160).print(table)
+    note(f"{checked} of {counted(len(rows), 'expectation')} checked, {len(_failed)} do not hold")
 
 
 def main(arguments: list[str]) -> int:
-    """`desa verify expected=NAME [overrides]`; 0 when every condition holds."""
+    """`desa verify expected=NAME [overrides]`; 0 when every condition that is checked holds."""
+    _failed.clear()
     code = hydra_app("verify", "verify", arguments, _task, further=("expected",))
     return 1 if _failed else code

@@ -40,7 +40,7 @@ class Prepared:
     Attributes:
         collection: its tables, stored.
         texts: where its generated texts come from.
-        encoder: everything that decides the encoder's vectors.
+        encoder: everything that decides the encoder's vectors; empty where no channel is dense.
         recording_counts: what was noticed in recorded texts.
     """
 
@@ -100,10 +100,13 @@ def prepare_cell(
     known = answers or Answers()
     found = _Findings(setting_problems(config))
     models, encoder, dataset = home / "models", config.encoder, config.dataset
-    identity = found.of(
-        lambda: known.of("encoder", [encoder], lambda: encoder_identity(encoder, model_home=models))
-    )
+    identity: dict[str, str | int] | None = {}
     if any(channel.kind == "dense" for channel in config.method.channels):
+        identity = found.of(
+            lambda: known.of(
+                "encoder", [encoder], lambda: encoder_identity(encoder, model_home=models)
+            )
+        )
         found.of(
             lambda: known.of("files", [encoder], lambda: check_encoder(encoder, model_home=models))
         )

@@ -169,9 +169,20 @@ def qudar_effects_table(study: Study, sampling: Sampling) -> Table | None:
         ),
         Column("reduction_ci", "its 95 % CI", "{:.2f}"),
     )
-    return Table(
-        "qudar_effects", "DESA against QuDAR", columns, rows + effect_rows(depths), [over(study)]
-    )
+    notes = [over(study), *_shrunk(study, there)]
+    return Table("qudar_effects", "DESA against QuDAR", columns, rows + effect_rows(depths), notes)
+
+
+def _shrunk(study: Study, there: list[str]) -> list[str]:
+    """What to know where the family of total-depth tests lacks a comparison: fewer tests are
+    adjusted less.
+    """
+    absent = [method_name(method) for method in QUDAR if method not in there]
+    if not absent:
+        return []
+    names = " and ".join(absent)
+    held = f"the family of total-depth tests holds {len(there)} of {len(QUDAR)} comparisons"
+    return [f"{held}, {names} not being in every data set: p (Holm) is adjusted for fewer tests"]
 
 
 def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:

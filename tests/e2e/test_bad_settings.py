@@ -205,7 +205,7 @@ def test_help_tells_purpose_examples_and_choices(verb):
     assert f"usage: desa {verb}" in text
     assert f"  desa {verb}" in text.split("examples:")[1]
     assert ("-m  " in text) == (verb in ("run", "plan"))
-    assert bool(re.search(r"expected +scifact", text)) == (verb == "verify")
+    assert bool(re.search(r"expected +arguana, ", text)) == (verb == "verify")
     assert ("sparse_only" in text) == (verb != "report")
 
 

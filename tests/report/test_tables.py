@@ -266,3 +266,15 @@ def test_every_axis_varies_alone_and_a_sample_is_compared(study):
     assert sample["original"] == pytest.approx(original["ndcg_at_10"].mean())
     sizes = [r.about["dataset"] for r in table.rows if r.about["axis"] == "corpus_docs"]
     assert sizes == ["scifact"] * 3
+
+
+def test_a_family_that_lacks_a_comparison_says_so(study):
+    """One total-depth test alone is adjusted by nothing."""
+    assert not any("comparisons" in note for note in qudar_effects_table(study, FAST).notes)
+    methods = ("original", "desa", "qudar_complete")
+    table = qudar_effects_table(Study(study_records(methods=methods)), FAST)
+    (depth,) = [row.values for row in table.rows if row.about["outcome"] == "depth_total"]
+    assert depth["p"] == depth["p_holm"]
+    (said,) = [note for note in table.notes if "comparisons" in note]
+    assert "1 of 2" in said
+    assert "QuDAR-weighted" in said
