@@ -59,6 +59,10 @@ check: $(VENV)/dev.stamp ## format, lint, types, import rules
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 
+docs: $(VENV)/dev.stamp ## write the pages made from docstrings: docs/api.md and docs/modules.md
+	@$(BIN)/python -m tests.module_table
+	@$(BIN)/python -m tests.api_page
+
 bench: $(VENV)/dev.stamp ## measure against named baselines: JSON, and the table in docs/benchmarks.md
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks --page $${SCIFACT:+--scifact $$SCIFACT}
 
@@ -82,4 +86,4 @@ lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses; a cluster m
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test test-fast vllm-env test-vllm infra-tools check bench bench-scale reproduce lock clean
+.PHONY: help setup demo test test-fast vllm-env test-vllm infra-tools check docs bench bench-scale reproduce lock clean

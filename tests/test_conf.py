@@ -12,9 +12,12 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
+import desa_ray
+from desa_ray import notebook
 from desa_ray.config import parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.spec import RUN_KEYS
+from tests.api_page import PAGE, page
 from tests.module_table import TABLE, table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -141,6 +144,18 @@ def test_locks_hold_hashes_and_no_addresses():
         assert not re.search(r"https?://|--(extra-)?index-url|--find-links", text), lock.name
 
 
-def test_the_page_of_modules_is_up_to_date():
-    """`python -m tests.module_table` writes it anew."""
+def test_the_pages_from_docstrings_are_up_to_date():
+    """`make docs` writes them."""
     assert TABLE.read_text(encoding="utf-8") == table()
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_the_python_reference_has_what_the_package_offers():
+    """Every public name of the package, and every public field and method of its results."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name in desa_ray.__all__:
+        if name != "__version__":
+            assert f"\n### {name}\n" in text
+    for kind in (notebook.Plan, notebook.Results, notebook.Progress):
+        names = {*vars(kind), *kind.__dataclass_fields__}
+        assert [n for n in names if not n.startswith("_") and n not in text] == []

@@ -4,6 +4,7 @@ docs/style.md.
 
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -117,3 +118,20 @@ def test_links_between_pages_lead_somewhere(page):
         if target and "://" not in target and not target.startswith("mailto:")
     ]
     assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """The addresses of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_into_pages_lead_to_headings(page):
+    links = re.findall(r"\]\(([\w./-]*\.md)?#([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    wrong = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if anchor not in _anchors(page.parent / target if target else page)
+    ]
+    assert wrong == []

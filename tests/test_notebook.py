@@ -3,6 +3,7 @@ and nothing of the caller's process changes.
 """
 
 import asyncio
+import json
 import logging
 import os
 import re
@@ -22,10 +23,12 @@ from desa_ray.report.load import load_records
 from tests.conftest import REPOSITORY
 from tests.desa_fixtures import dataset, run_desa
 from tests.e2e.test_pinned_store import write_collection
+from tests.notebooks import execute
 
 # BM25 alone needs no vectors, so that the whole demo takes seconds.
 QUICK = ["dataset=demo_small", "method=bm25", "cluster=serial"]
 UNLOGGED = "tracking.enabled=false"
+TUTORIAL = REPOSITORY / "docs" / "tutorial.ipynb"
 
 
 @pytest.fixture(scope="module")
@@ -242,15 +245,18 @@ def test_a_killed_child_is_an_error(place, tmp_path):
         desa_ray.run([*QUICK, f"store.root={tmp_path}", UNLOGGED], kill)
 
 
-def test_the_example_of_the_readme_runs(place, tmp_path, monkeypatch):
-    """The Python blocks of README.md and docs/python.md, one after another, on a small
-    collection in place of the demo, whose vectors take minutes.
+@pytest.fixture(scope="module")
+def small(place: Path) -> str:
+    """Overrides, as Python text, that take a small collection in place of the demo, whose vectors
+    take minutes; one home for all examples.
     """
-    write_collection(tmp_path / "small")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
-    instead = [*dataset(tmp_path / "small"), "cluster=serial", UNLOGGED]
-    small = ", ".join(map(repr, instead))
+    write_collection(place / "small")
+    instead = [*dataset(place / "small"), "cluster=serial", UNLOGGED]
+    return ", ".join(map(repr, instead))
+
+
+def test_the_examples_of_the_pages_run(small):
+    """The Python blocks of README.md and docs/python.md, one after another."""
     seen: dict = {}
     for page in ("README.md", "docs/python.md"):
         text = (REPOSITORY / page).read_text(encoding="utf-8")
@@ -261,3 +267,32 @@ def test_the_example_of_the_readme_runs(place, tmp_path, monkeypatch):
     assert seen["result"].documents == ("d3", "d2")
     assert set(seen["results"].summary["method"]) == {"original", "desa"}
     assert seen["results"].records.height == 8 + 3 * 8  # a draw of Original, three of DESA
+
+
+def test_the_tutorial_runs(small):
+    """Every cell, in order. Its certification depths by hand are those of the record, and lists
+    cut there have the same top.
+    """
+    notebook, seen = execute(TUTORIAL, {'"dataset=demo"': small})
+    assert seen["by_hand"].depths == (seen["record"]["depth_dense"], seen["record"]["depth_sparse"])
+    assert list(seen["by_hand"].documents) == seen["record"]["top"]
+    assert seen["same_top"]
+    assert seen["sweep"].summary["kappa"].to_list() == ["2", "20", "60", "100"] * 2
+    stored = json.loads(TUTORIAL.read_text(encoding="utf-8"))
+    for cell, own in zip(stored["cells"], notebook["cells"], strict=True):
+        assert bool(cell.get("outputs")) == bool(own.get("outputs"))  # it is stored as executed
+
+
+def test_the_tutorial_is_a_notebook():
+    """The fields that version 4.5 of the format asks for."""
+    stored = json.loads(TUTORIAL.read_text(encoding="utf-8"))
+    assert (stored["nbformat"], stored["nbformat_minor"]) == (4, 5)
+    ids = [cell["id"] for cell in stored["cells"]]
+    assert len(set(ids)) == len(ids)
+    for cell in stored["cells"]:
+        assert {"cell_type", "metadata", "source"} <= cell.keys()
+        assert (cell["cell_type"] == "code") == ({"outputs", "execution_count"} <= cell.keys())
+    text = TUTORIAL.read_text(encoding="utf-8")
+    pages = [REPOSITORY / "docs" / name for name in re.findall(r"\]\((\w+\.md)\)", text)]
+    assert pages
+    assert all(page.is_file() for page in pages)
