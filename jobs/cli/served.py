@@ -38,6 +38,7 @@ from desa_ray.places import working_folder
 from ..plan import planned_stages
 from .app import hydra_app, output_folder
 from .claims import outputs
+from .composition import Plain
 from .settings import spec_of, specs_of
 
 Answer = Callable[[Sequence[CellSpec], Path, bool], Any]
@@ -108,7 +109,7 @@ def _composed(verb: str, overrides: Sequence[str], config_dir: str | None, answe
         given.append(answer([spec_of(config, folder)], folder, False))
 
     def sweep(
-        configs: Sequence[DictConfig], folders: Sequence[Path], folder: Path
+        configs: Sequence[Plain], folders: Sequence[Path], folder: Path
     ) -> list[dict[str, Any]]:
         given.append(answer(specs_of(configs, folders), folder, True))
         return [{} for _ in configs]
