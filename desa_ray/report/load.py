@@ -1,5 +1,5 @@
-"""Query records as one polars frame, from files, folders or MLflow runs: the door of notebooks and
-of `desa report`.
+"""Query records as one polars frame, from files, folders or MLflow runs: for notebooks and for
+`desa report`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The door between Hydra's configuration and the typed one."""
+"""From Hydra's configuration to the typed one."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
