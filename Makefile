@@ -39,7 +39,7 @@ demo: setup ## run DESA, its ablations and the baseline on the built-in collecti
 	@$(BIN)/desa run -m +experiment=demo
 
 test: $(VENV)/dev.stamp ## run the tests (under 8 minutes on 2 cores)
-	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadscope -m "not slow and not vllm and not bench"
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow and not vllm and not bench"
 
 test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (under a minute)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not slow and not vllm and not bench" tests/core tests/store tests/data

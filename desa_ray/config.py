@@ -58,7 +58,8 @@ def _rational(value: Any) -> Fraction:
 Rational = Annotated[Fraction, BeforeValidator(_rational)]
 Int = Annotated[int, BeforeValidator(_number)]
 Float = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+Name = Annotated[str, Field(pattern=NAME, max_length=100)]
 Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]
 Workers = Annotated[Int, Field(ge=1, le=10_000)]
@@ -315,19 +316,34 @@ def _problem(kind: Any, issue: Any) -> DesaError:
         return DesaError(
             "no such setting", where=where, hint=choices(name, names_of(kind, place), 50)
         )
+    if issue["type"] == "missing":
+        return DesaError("is missing", where=where, hint="set it, or leave out what removes it")
     hint = ""
+    what = issue["msg"].removeprefix("Value error, ")
     if issue["type"] == "string_too_short":
         hint = "name something, or leave it out (null)"
-    elif issue["type"] == "missing":
-        hint = "set it"
+    elif issue["type"] == "tuple_type" and not isinstance(issue["input"], dict):
+        what, hint = "should be a list", f"one value is a list of one: {where}=[{issue['input']}]"
+    elif issue["type"] == "string_pattern_mismatch" and issue["ctx"]["pattern"] == NAME:
+        what = "a name begins with a letter or digit and has only letters, digits, _ . and -"
     elif (
         issue["type"] == "string_pattern_mismatch"
         and issue["input"]
         and not issue["input"].isprintable()
     ):
         hint = "leave out control characters"
-    what = issue["msg"].removeprefix("Value error, ")
     return DesaError(f"{what}, got {listed([repr(issue['input'])])[:200]}", where=where, hint=hint)
+
+
+def leaves(kind: Any, prefix: str = "") -> list[str]:
+    """The dotted names of all settings below a class, those of lists and free mappings left out."""
+    found = []
+    hints = get_type_hints(kind)
+    for own in fields(kind):
+        name = f"{prefix}{own.name}"
+        inner = hints[own.name]
+        found += leaves(inner, f"{name}.") if is_dataclass(inner) else [name]
+    return found
 
 
 def names_of(kind: Any, place: Sequence[int | str]) -> list[str]:

@@ -4,3 +4,18 @@ It is installed as `desa_ray.jobs`; in a checkout the folder lies beside `desa_r
 Its modules import one another relatively, which type checkers can follow without knowing that
 mapping.
 """
+
+VERBS = (
+    "run",
+    "plan",
+    "submit",
+    "generate",
+    "verify",
+    "report",
+    "sync",
+    "ui",
+    "doctor",
+    "store",
+    "fuse",
+    "compare",
+)

@@ -16,23 +16,11 @@ from pathlib import Path
 from desa_ray import __version__
 from desa_ray.crash import began
 from desa_ray.error_boundary import exit_code, print_error, thread_hooks
+from desa_ray.errors import choices
 from desa_ray.output import print_text
 from desa_ray.places import working_folder
 
-VERBS = (
-    "run",
-    "plan",
-    "submit",
-    "generate",
-    "verify",
-    "report",
-    "sync",
-    "ui",
-    "doctor",
-    "store",
-    "fuse",
-    "compare",
-)
+from . import VERBS
 
 
 def _first_line(verb: str) -> str:
@@ -98,7 +86,7 @@ def _main(arguments: list[str]) -> int:
         return 0
     verb = arguments[0]
     if verb not in VERBS:
-        print_text(f"error: unknown verb {verb!r} (known: {', '.join(VERBS)})", stderr=True)
+        print_text(f"error: unknown verb {verb!r} ({choices(verb, VERBS)})", stderr=True)
         return 2
     if not {"-h", "--help"} & set(arguments):
         working_folder()

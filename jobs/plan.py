@@ -8,7 +8,7 @@ explain=CELL.
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from omegaconf import DictConfig
 from pydantic import Field
@@ -31,7 +31,7 @@ from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import PlainTable, screen, shown
 
-from .cli.app import hydra_app, output_folder
+from .cli.app import Summaries, hydra_app, output_folder
 from .cli.composition import Plain, plain_of
 from .cli.plan_views import plan_table, plan_tree, totals
 from .cli.settings import spec_of, specs_of
@@ -146,11 +146,13 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
     return rows
 
 
-def _sweep(configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(
+    configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
+) -> Summaries:
     """Show the plan of all cells together; runs nothing."""
     del folder
     show_plan(specs_of(configs, folders, OPTIONS), plan_config(configs[0]))
-    return [{} for _ in configs]
+    return [*earlier, *({} for _ in configs)]
 
 
 def _task(config: DictConfig) -> None:

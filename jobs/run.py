@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
 from desa_ray.experiment.run import run_cells
 
-from .cli.app import hydra_app, output_folder
+from .cli.app import Summaries, hydra_app, output_folder
 from .cli.arrival import arrive
 from .cli.composition import Plain
 from .cli.console import ConsoleListener, note
@@ -21,11 +20,15 @@ def _task(config: DictConfig) -> None:
     note(f"results: {folder.absolute()}")
 
 
-def _sweep(configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(
+    configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
+) -> Summaries:
     """Run the cells; `folder/summary.json` holds them all."""
     specs = specs_of(configs, folders)
     folder.mkdir(parents=True, exist_ok=True)
-    summaries = run_cells(specs, summary=folder / "summary.json", listener=ConsoleListener())
+    summaries = run_cells(
+        specs, summary=folder / "summary.json", listener=ConsoleListener(), earlier=earlier
+    )
     note(f"results: {folder.absolute()}")
     return summaries
 

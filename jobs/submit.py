@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -29,7 +28,7 @@ from desa_ray.experiment.spec import PATHS
 from desa_ray.printable import printable_lines
 from desa_ray.tracking.sqlite_uri import sqlite_file
 
-from .cli.app import hydra_app
+from .cli.app import Summaries, hydra_app
 from .cli.arrival import VARIABLE, expectation
 from .cli.composition import Plain, plain_of
 from .cli.config_folder import read_folder
@@ -97,10 +96,12 @@ def _relative(config: Plain) -> list[DesaError]:
     ]
 
 
-def _sweep(configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> list[dict[str, Any]]:
+def _sweep(
+    configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
+) -> Summaries:
     """The cells of a `-m` command, checked together; nothing runs here."""
     _composed.add(configs)
-    return [{} for _ in configs]
+    return [*earlier, *({} for _ in configs)]
 
 
 def _task(config: DictConfig) -> None:

@@ -9,6 +9,7 @@ import shutil
 import socketserver
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -81,11 +82,22 @@ def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which mention it share
+LONG = (  # a minute or more each
+    "costly",
+    "tests/cluster/test_submit.py",
+    "tests/e2e/test_bad_input.py",
+    "tests/tracking/test_foreign_answers.py",
+    "tests/cluster/test_local_start.py",
+    "tests/e2e/test_pinned_store.py",
+    "tests/pipeline/test_processes.py",
+    "tests/cluster/test_lost_cluster.py",
+    "tests/tracking/test_outbox.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For `-n 2`: a file's tests stay with one worker, and so do all files that need the costly
+    """For `-n`: a file's tests stay with one worker, and so do all files that need the costly
     sweep.
 
     xdist's own groups (`--dist loadgroup`) do nothing under pytest 9.2, which keeps node ids
@@ -97,9 +109,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return _unit(nodeid.partition("::")[0])
 
-    return ByFixture(
-        config, log
-    )  # units with many tests first: that of the costly sweep is the largest
+    config.option.loadscopereorder = False  # the order is that of `pytest_collection_modifyitems`
+    return ByFixture(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes starts first, then units with many tests: no worker waits at the end for a
+    long unit that another began late.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    units = {item.nodeid: _unit(item.nodeid.partition("::")[0]) for item in items}
+    tests = Counter(units.values())
+
+    def order(item: pytest.Item) -> tuple[int, int]:
+        unit = units[item.nodeid]
+        return LONG.index(unit) if unit in LONG else len(LONG), -tests[unit]
+
+    items.sort(key=order)
 
 
 @cache

@@ -67,7 +67,9 @@ def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
         other = recorded.setdefault(metric_name(name), name)
         if other != name:
             raise DesaError(
-                f"measures {other!r} and {name!r} are both recorded as {metric_name(name)}"
+                f"measures {other!r} and {name!r} are both recorded as {metric_name(name)}",
+                where="evaluation.measures",
+                hint=f"did you mean {other}? leave one of them out",
             )
     return parsed
 

@@ -13,7 +13,7 @@ from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, DenseOperator, SparseOperator
 from desa_ray.engines.prompts import load_prompt, prompt_names
-from desa_ray.errors import DesaError, listed
+from desa_ray.errors import DesaError, choices, listed
 
 ORIGINAL = MethodConfig(
     name="original",
@@ -156,7 +156,7 @@ def _channel_problems(
     known = OPERATORS[channel.kind]
     if channel.operator not in known:
         what = f"unknown {channel.kind} operator {channel.operator!r}"
-        return [*found, (what, f"known: {listed(known, 20)}")]
+        return [*found, (what, choices(channel.operator, known))]
     declared = operator(channel).options
     for name, value in channel.options.items():
         if name not in declared:

@@ -54,9 +54,14 @@ def plan(prepared: Sequence[Prepared]) -> list[Cell]:
 
 
 def run_cells(
-    specs: Sequence[CellSpec], *, summary: Path | None, listener: Listener
+    specs: Sequence[CellSpec],
+    *,
+    summary: Path | None,
+    listener: Listener,
+    earlier: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Run all cells and return their summaries; `summary` is the sweep's file, if there is one.
+    """Run all cells and return their summaries; `summary` is the sweep's file, if there is one, and
+    `earlier` what earlier batches of the same sweep returned.
 
     Cells of one call share the first one's store, cluster and tracking settings. A cell that fails
     fails alone: the others finish, and the errors are raised together at the end.
@@ -93,12 +98,13 @@ def run_cells(
             )
             backend.begin(todo)
             log = opening.result()
-        sweep = Sweep(specs, cells, log, summary, listener.note)
+        sweep = Sweep(specs, cells, log, summary, listener.note, earlier)
         open_keys = {stage.key.digest for stage in todo}
         reused = [stage for stage in needed if stage.key.digest not in open_keys]
         progress = CountingProgress(listener, store, reused)
         with ExitStack() as stack:
             stack.callback(listener.close)
+            stack.callback(sweep.close)
             stack.callback(backend.close)
             if todo:
                 backend.require((spec.config for spec in specs), todo)

@@ -4,6 +4,7 @@ failed them.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from desa_ray.errors import DesaError, Problems
@@ -29,43 +30,44 @@ class Sweep:
         log: "SweepLog | None",
         summary: Path | None,
         note: Callable[[str], None],
+        earlier: Sequence[dict[str, Any]] = (),
     ):
         self.specs, self.cells, self.log, self.summary, self.note = specs, cells, log, summary, note
-        self.started_ms = now_ms()
-        self.needs: list[set[str]] = []
-        for cell in cells:
-            self.needs.append({stage.key.digest for stage in missing(cell.targets)})
+        self.started_ms, self.earlier = now_ms(), list(earlier)
+        self.needs: list[set[str]] = []  # stages that a cell still waits for
+        self.waiting: dict[str, list[int]] = {}  # cells that wait for a stage
         # A stage that several cells share counts as computed for the first of them.
-        self.fresh = [
-            len(own - set().union(*self.needs[:number])) for number, own in enumerate(self.needs)
-        ]
-        self.computed: set[str] = set()
-        self.broken: dict[str, DesaError] = {}
+        self.fresh: list[int] = []
+        for number, cell in enumerate(cells):
+            own = {stage.key.digest for stage in missing(cell.targets)}
+            self.fresh.append(len(own - self.waiting.keys()))
+            self.needs.append(own)
+            for digest in own:
+                self.waiting.setdefault(digest, []).append(number)
+        self.next_write = 0.0  # of the summary, on the monotonic clock
         self.entries: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, DesaError] = {}
 
     def on_stage_done(self, stage: Stage, error: DesaError | None) -> None:
-        """Note that a stage is stored or has failed; finish what is complete."""
-        if error is not None:
-            self.broken[stage.key.digest] = error
-        else:
-            self.computed.add(stage.key.digest)
-        self.finish_ready()
+        """Note that a stage is stored or has failed; finish the cells that waited for it alone."""
+        digest = stage.key.digest
+        for number in self.waiting.pop(digest, []):
+            if number in self.failures:
+                continue
+            self.needs[number].discard(digest)
+            if error is not None:
+                self._fail(number, error)
+                self._write()
+            elif not self.needs[number]:
+                self._finish(number)
+                self._write()
 
     def finish_ready(self) -> None:
-        """Write and log the cells whose stages are all stored; note the cells that cannot be any
-        more.
-        """
-        for number in range(len(self.cells)):
-            if number in self.entries or number in self.failures:
-                continue
-            if lost := self.needs[number] & self.broken.keys():
-                self._fail(number, self.broken[next(iter(lost))])
-            elif self.needs[number] <= self.computed:
+        """Write and log the cells of which everything is stored already."""
+        for number, own in enumerate(self.needs):
+            if not own and number not in self.entries and number not in self.failures:
                 self._finish(number)
-            else:
-                continue
-            self._write()
+                self._write()
 
     def _finish(self, number: int) -> None:
         spec, cell = self.specs[number], self.cells[number]
@@ -93,8 +95,15 @@ class Sweep:
             f" {config.fusion.kappa})"
         )
 
-    def _write(self) -> None:
-        if self.summary is None:
+    def close(self) -> None:
+        """Write the summary of what is finished, if anything is."""
+        if self.entries or self.failures:
+            self._write(at_once=True)
+
+    def _write(self, *, at_once: bool = False) -> None:
+        """The summary grows with the sweep: writing it takes a twentieth of the time at most."""
+        began = monotonic()
+        if self.summary is None or (began < self.next_write and not at_once):
             return
         failed = [
             {"cell": self._name(number), "error": str(error)}
@@ -103,10 +112,11 @@ class Sweep:
         write_json(
             self.summary, {"cells": self.summaries(), **({"failed": failed} if failed else {})}
         )
+        self.next_write = monotonic() + 20 * (monotonic() - began)
 
     def summaries(self) -> list[dict[str, Any]]:
-        """The summaries of the finished cells, in their order."""
-        return [self.entries[number] for number in sorted(self.entries)]
+        """The summaries of the finished cells, in their order, after those of earlier batches."""
+        return [*self.earlier, *(self.entries[number] for number in sorted(self.entries))]
 
     def raise_failures(self) -> None:
         """One error for a single cell; for a sweep, one line per failed cell."""

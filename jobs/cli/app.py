@@ -25,7 +25,9 @@ from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 
+from .. import VERBS
 from .claims import claim, outputs, release
+from .completion import leave_out_verb, script
 from .composition import Composer, Plain
 from .config_folder import offered, read_folder
 from .flags import check_flags, check_overrides, composing, parse_flags
@@ -34,7 +36,9 @@ from .hydra_errors import worded
 from .settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
-Sweep = Callable[[Sequence[Plain], Sequence[Path], Path], list[dict[str, Any]]]
+Summaries = list[dict[str, Any]]
+# cells, their folders, that of the sweep, and the summaries of its earlier batches
+Sweep = Callable[[Sequence[Plain], Sequence[Path], Path, Summaries], Summaries]
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
 
 
@@ -47,6 +51,7 @@ class HydraTask:
         update_wrapper(self, task)
         self.verb, self.task, self._sweep = verb, task, sweep
         self.failure: BaseException | None = None
+        self._earlier: Summaries = []
 
     def __call__(self, config: DictConfig) -> None:
         # Hydra announces an exception of the task in its own words, with all overrides: it is kept
@@ -66,14 +71,17 @@ class HydraTask:
         """Take the sweep's folder for this process."""
         claim(folder)
 
-    def sweep(
-        self, configs: Sequence[Plain], folders: Sequence[Path], folder: Path
-    ) -> list[dict[str, Any]]:
-        """Run the cells of a sweep, one folder per cell; returns one summary per cell."""
+    def sweep(self, configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> Summaries:
+        """Run the cells of a sweep, or of a batch of it, one folder per cell; returns one summary
+        per cell.
+        """
         if self._sweep is None:
             hint = "leave out -m, commas between values, and experiments that sweep"
             raise DesaError("this verb does not sweep", where=f"desa {self.verb}", hint=hint)
-        return self._sweep(configs, folders, folder)
+        summaries = self._sweep(configs, folders, folder, list(self._earlier))
+        own = summaries[len(self._earlier) :]
+        self._earlier = summaries
+        return own
 
 
 def hydra_app(
@@ -100,6 +108,12 @@ def hydra_app(
     refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)
     flags = parse_flags(arguments)
     check_flags(verb, flags, config_name)
+    if flags.shell_completion:
+        text = script(flags.overrides, VERBS)
+        if text is not None:
+            print_text(text)
+            return 0
+        leave_out_verb()
     check_overrides(flags.overrides)
     files = [] if flags.config_dir is None else read_folder(Path(flags.config_dir))
     sys.argv = [f"desa {verb}", *composing(flags)]

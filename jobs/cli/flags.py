@@ -9,6 +9,7 @@ can do where it is seen.
 import argparse
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
 from hydra.errors import HydraException
 
+from desa_ray.config import RunConfig, leaves, names_of
 from desa_ray.errors import DesaError, Problems
 from desa_ray.lines import shown
 
@@ -37,7 +39,25 @@ def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
     parser = get_args_parser()
     refuse = parser.error
     parser.error = lambda message: refuse(escaped(message))
-    return parser.parse_args(ordered(arguments))
+    flags, unknown = parser.parse_known_args(ordered(arguments))
+    if unknown:
+        raise _no_flag(unknown[0], arguments)
+    return flags
+
+
+def _no_flag(flag: str, arguments: Sequence[str]) -> DesaError:
+    """The error of an argument with dashes that Hydra does not know; people mean settings by it."""
+    name, equals, value = flag.partition("=")
+    setting = name.lstrip("-").replace("-", "_")
+    if not equals:
+        following = (
+            list(arguments)[list(arguments).index(flag) + 1 :][:1] if flag in arguments else []
+        )
+        value = next((text for text in following if "=" not in text), "VALUE")
+    settings = names_of(RunConfig, []), leaves(RunConfig)
+    found = [path for path in chain(*settings) if setting in (path, path.rpartition(".")[2])]
+    hint = f"overrides are written {found[0]}={value}" if found else "`--help` lists the flags"
+    return DesaError("no such flag", where=name, hint=hint)
 
 
 def config_folder(arguments: Sequence[str]) -> Path | None:

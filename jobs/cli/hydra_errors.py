@@ -2,6 +2,7 @@
 how to fix.
 """
 
+import difflib
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from desa_ray.config import names_of
+from desa_ray.config import leaves, names_of
 from desa_ray.errors import DesaError, choices
 
 VALUED = (
@@ -28,6 +29,7 @@ VALUED = (
     ),
     "--experimental-rerun",
 )
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 OUTPUT = (
     "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be made"
 )
@@ -38,7 +40,7 @@ def ordered(arguments: Sequence[str]) -> list[str]:
     side.
     """
     flags, rest = [], []
-    waiting = iter(arguments)
+    waiting = iter(_joined(arguments))
     for argument in waiting:
         abbreviated = len(argument) > 2 and argument.startswith("--")
         if argument in VALUED or (
@@ -49,6 +51,17 @@ def ordered(arguments: Sequence[str]) -> list[str]:
             (flags if argument.startswith("--config") else rest).append(argument)
     overrides = [argument for argument in rest if not argument.startswith("-")]
     return [*flags, *overrides, *(argument for argument in rest if argument.startswith("-"))]
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """`--info defaults` as one argument; the value of --info may be left out."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] in ("--info", "-i") and argument in INFO:
+            joined[-1] = f"--info={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def worded(
@@ -85,6 +98,11 @@ def worded(
         return DesaError(
             "is no choice", where=empty, hint=f"name one; `desa {verb} --help` lists them"
         )
+    if sampled := re.search(r"does not support sweep type : (\w+)_SWEEP", message):
+        kind_ = sampled[1].lower()
+        given = next((a for a in arguments if f"{kind_}(" in a), kind_)
+        hint = "an interval needs a sweeper that samples; use range(...) or choice(...)"
+        return DesaError("is no list of values", where=given, hint=hint)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return DesaError(
             _one_line(error),
@@ -109,6 +127,16 @@ def _one_line(error: BaseException) -> str:
         " ".join(line for line in lines if line and not line.startswith(drop))
         or type(error).__name__
     )
+
+
+def _longer(key: str, kind: Any) -> list[str]:
+    """The settings anywhere that the last part of a key may mean, at most three."""
+    name = key.rpartition(".")[2].lower()
+    known = leaves(kind)
+    ends = {path: path.rpartition(".")[2] for path in known}
+    same = [path for path in known if ends[path].lower() == name]
+    near = difflib.get_close_matches(name, set(ends.values()), n=1, cutoff=0.75)
+    return (same or [path for path in known if ends[path] in near])[:3]
 
 
 def _unparsed(error: OverrideParseException, arguments: Sequence[str]) -> DesaError:
@@ -175,4 +203,8 @@ def _wrong_key(
     if not known and place and place[0] not in top:
         known, name = top, place[0]
     hint = choices(name, known, 50) if known else "`desa run --cfg job` prints all settings"
+    if "did you mean" not in hint and (longer := _longer(key, kind)):
+        value = given.partition("=")[2]
+        written = [shlex.quote(f"{one}={value}") for one in longer]
+        hint = f"did you mean {' or '.join(written)}?"
     return DesaError("no such setting", where=key, hint=hint)

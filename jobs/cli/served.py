@@ -36,7 +36,7 @@ from desa_ray.pipeline.stage import Stage
 from desa_ray.places import working_folder
 
 from ..plan import planned_stages
-from .app import hydra_app, output_folder
+from .app import Summaries, hydra_app, output_folder
 from .claims import outputs
 from .composition import Plain
 from .settings import spec_of, specs_of
@@ -108,11 +108,14 @@ def _composed(verb: str, overrides: Sequence[str], config_dir: str | None, answe
         folder = output_folder()
         given.append(answer([spec_of(config, folder)], folder, False))
 
+    specs: list[CellSpec] = []
+
     def sweep(
-        configs: Sequence[Plain], folders: Sequence[Path], folder: Path
-    ) -> list[dict[str, Any]]:
-        given.append(answer(specs_of(configs, folders), folder, True))
-        return [{} for _ in configs]
+        configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
+    ) -> Summaries:
+        specs.extend(specs_of(configs, folders))  # after those of earlier batches
+        given[:] = [answer(specs, folder, True)]
+        return [*earlier, *({} for _ in configs)]
 
     hydra_app(verb, "config", arguments(overrides, config_dir), task, sweep=sweep)
     return given[0]

@@ -54,6 +54,25 @@ OVERRIDES = {
         ["fusion.kapa: no such setting", "did you mean kappa?"],
     ),
     "unknown reference": (["fusion.kappa=${nope}"], ["fusion.kappa: ", "nope"]),
+    "end of a setting": (["kappa=20"], ["kappa: no such setting", "did you mean fusion.kappa=20?"]),
+    "mistyped end of a setting": (["kapa=20"], ["did you mean fusion.kappa=20?"]),
+    "end of a setting, as a list": (
+        ["measures=[AP]"],
+        ["did you mean 'evaluation.measures=[AP]'?"],
+    ),
+    "end of several settings": (["name=x"], ["dataset.name=x or encoder.name=x"]),
+    "setting of another group": (["encoder.kappa=2"], ["did you mean fusion.kappa=2?"]),
+    "setting as a flag": (["--method", "desa"], ["--method: ", "written method=desa"]),
+    "setting as a flag with =": (["--kappa=20"], ["--kappa: ", "written fusion.kappa=20"]),
+    "unknown flag": (["--fast"], ["--fast: no such flag", "--help"]),
+    "one measure": (
+        ["evaluation.measures=nDCG@10"],
+        ["evaluation.measures: should be a list", "evaluation.measures=[nDCG@10]"],
+    ),
+    "a number for a list": (["evaluation.measures=5"], ["evaluation.measures=[5]"]),
+    "an interval": (["-m", "fusion.kappa=interval(1,5)"], ["fusion.kappa=interval(1,5)", "range("]),
+    "a group left out": (["~generator"], ["generator: is missing"]),
+    "blank in a name": (["dataset.name='my set'"], ["dataset.name: ", "letters, digits"]),
     "empty paths": (
         ["store.root=''", "dataset.path=''", "generator.folder=''"],
         ["store.root", "dataset.path", "leave it out"],
@@ -251,6 +270,23 @@ def test_nested_mistakes_name_their_place_and_the_nearest_name():
 def test_choices_name_the_nearest_first():
     assert choices("kapa", ["k", "kappa"]) == "did you mean kappa? known: k, kappa"
     assert choices("zzz", ["k", "kappa"]) == "known: k, kappa"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        (
+            "evaluation.measures=[NDCG@10]",
+            ["evaluation.measures: ", "did you mean nDCG@10?"],
+        ),
+        (
+            "method.channels.0.operator=residul",
+            ["unknown dense operator 'residul'", "did you mean residual?"],
+        ),
+    ],
+)
+def test_a_near_match_is_named_where_a_method_is_checked(override, words, refuse, collection):
+    refuse(words, "run", *dataset(collection), "cluster=serial", override)
 
 
 def test_a_measure_without_a_value_for_the_collections_grades(refuse, collection):
