@@ -4,7 +4,7 @@ A record is one (query, draw) of one cell. Draws are averaged within each query 
 section 10). Queries without a positive judgment have null effectiveness and count in depths only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -76,12 +76,20 @@ def _generations(stage: Stage) -> list[Stage]:
     return [source for role, source in stage.inputs.items() if role.startswith("generation:")]
 
 
+def config_hash(cell: Cell) -> str:
+    """Hex SHA-256 of everything that decides a cell's records: the keys of its fusions and of
+    Original's, which hold those of all that they are made from, down to weights, prefixes, analyser
+    and the versions of stages.
+    """
+    reference = cell.reference.key.digest if cell.reference else None
+    return sha256_json([[stage.key.digest for stage in cell.fused], reference])
+
+
 def result_config(cell: Cell) -> dict[str, Any]:
     """The configuration that decides the results, as it enters keys: no paths, no cluster."""
     fusion = cell.fused[0]
-    ranked = {
-        role: dict(s.params) for role, s in fusion.inputs.items() if role.startswith("channel:")
-    }
+    channels = {role: s for role, s in fusion.inputs.items() if role.startswith("channel:")}
+    ranked = {role: dict(stage.params) for role, stage in channels.items()}
     generations = [dict(source.params) for stage in cell.fused for source in _generations(stage)]
     tables = {
         role: fusion.inputs[role].params["content"] for role in ("corpus", "queries", "qrels")
@@ -89,9 +97,23 @@ def result_config(cell: Cell) -> dict[str, Any]:
     return {
         "fusion": dict(fusion.params),
         "channels": ranked,
+        **_made_of(channels.values()),
         "generations": generations,
         "collection": tables,
     }
+
+
+def _made_of(rankings: Iterable[Stage]) -> dict[str, Any]:
+    """The encoder, what stands before each text that it reads, and the analysis of sparse texts."""
+    found: dict[str, Any] = {}
+    prefixes: dict[str, str] = {}
+    for source in (source for ranking in rankings for source in ranking.inputs.values()):
+        if source.name == "text_vectors":
+            found["encoder"] = dict(source.params["encoder"])
+            prefixes[source.params["template"]] = source.params["prefix"]
+        elif source.name == "postings":
+            found["analysis"] = dict(source.params)
+    return {**found, **({"prefixes": prefixes} if prefixes else {})}
 
 
 def _encoder_label(cell: Cell) -> str | None:
@@ -132,7 +154,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
     if cell.reference is not None:
         columns = (pl.col(name).alias(f"reference_{name}") for name in REFERENCE)
         reference = read_fused(cell.reference).select("query_id", *columns)
-    common = {**labels(cell), "config_hash": sha256_json(result_config(cell))}
+    common = {**labels(cell), "config_hash": config_hash(cell)}
     inputs = cell.fused[0].inputs  # of every draw: one collection
     queries = read_rows(inputs["queries"])["id"].to_list()
     grades = positive_grades(read_rows(inputs["qrels"]), queries)

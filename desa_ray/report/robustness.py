@@ -3,9 +3,11 @@
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import polars as pl
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.report.cells import Cell, number_of
@@ -16,6 +18,10 @@ from desa_ray.report.study import Study, paired_values
 from desa_ray.report.table import Column, Row, Table, Value
 
 AXES = {"kappa": "κ", "encoder": "encoder", "generator": "generator", "corpus_docs": "documents"}
+FALLBACKS = (
+    Column("fallback", "fallback % of query-draws", "{:.2f}", help="that fell back to Original"),
+    Column("fallback_queries", "of queries", "{:.2f}", help="with a draw that fell back"),
+)
 CHANGES = (
     Column("ndcg_at_10", "nDCG@10 %", PCT, help="relative change of the macro"),
     Column("recall_at_20", "Recall@20 %", PCT, help="relative change of the macro"),
@@ -140,7 +146,7 @@ def robustness_table(study: Study) -> Table | None:
         Column("original", "Original nDCG@10", "{:.4f}"),
         Column("desa", "DESA nDCG@10", "{:.4f}"),
         *CHANGES,
-        Column("fallback", "fallback %", "{:.2f}", help="query-draws that fell back to Original"),
+        *FALLBACKS,
     )
     return Table("robustness", "Robustness: DESA against Original", columns, rows)
 
@@ -158,5 +164,14 @@ def _changes(
     shown |= {"original": macro(other["ndcg_at_10"]), "desa": macro(own["ndcg_at_10"])}
     shown |= {c.key: gain_pct(own[c.key], other[c.key]) for c in CHANGES[:2]}
     shown |= {c.key: mean_reduction_pct(own[c.key], other[c.key]) for c in CHANGES[2:]}
-    fallback = [100 * float(cell.records["fallback"].mean()) for cell in cells]  # pyright: ignore[reportArgumentType]
-    return {**shown, "fallback": macro(fallback)}
+    return shown | fallback_pct(cells)
+
+
+def fallback_pct(cells: Sequence[Cell]) -> dict[str, Value]:
+    """Macro shares of query-draws that fell back, and of queries with one that did, in percent."""
+    draws, queries = [], []
+    for cell in cells:
+        any_draw = cell.records.group_by("query_id").agg(pl.col("fallback").max())
+        draws.append(100 * cell.records.select(pl.col("fallback").mean()).item())
+        queries.append(100 * any_draw.select(pl.col("fallback").mean()).item())
+    return {"fallback": macro(draws), "fallback_queries": macro(queries)}

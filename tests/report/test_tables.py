@@ -260,6 +260,9 @@ def test_every_axis_varies_alone_and_a_sample_is_compared(study):
         if r.about["value"] == "smollm2" and r.about.get("dataset") == "fiqa"
     )
     assert sample["queries"] == 10
+    # One draw of one query fell back: of 30 query-draws, and of 10 queries.
+    assert sample["fallback"] == pytest.approx(100 / 30)
+    assert sample["fallback_queries"] == pytest.approx(100 / 10)
     original = study.cell("fiqa", "original").means.filter(
         pl.col("query_id").is_in([f"q{n}" for n in range(10)])
     )
