@@ -8,6 +8,7 @@ Records of one cell given twice (a resumed sweep, a copy) are one cell; two cell
 of themselves but hold other numbers are an error, because no table could show both.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,12 +131,15 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
 
 
 def number_of(value: object) -> float:
-    """A label as a number to sort by (a fraction such as 1/2 too); infinity for words."""
+    """A label as a number to sort by (a fraction such as 1/2 too); infinity for words, also for
+    "nan" and "1/0".
+    """
     numerator, _, denominator = str(value).partition("/")
     try:
-        return float(numerator) / float(denominator or 1)
-    except ValueError:
-        return float("inf")
+        found = float(numerator) / float(denominator or 1)
+    except (ValueError, ZeroDivisionError):
+        return math.inf
+    return math.inf if math.isnan(found) else found
 
 
 def _named(labels: dict[str, Any]) -> dict[str, Any]:

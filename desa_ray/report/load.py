@@ -8,9 +8,10 @@ from os import PathLike
 from pathlib import Path
 
 import polars as pl
+from pyarrow.parquet import ParquetFile
 
 from desa_ray.errors import DesaError, Problems
-from desa_ray.report.records_check import check_records, check_unchanged
+from desa_ray.report.records_check import HINT, check_records, check_unchanged
 
 RUN_ID = re.compile(r"[0-9a-f]{32}")
 FILE = "records.parquet"
@@ -66,6 +67,24 @@ def load_records(
     return pl.concat(frames, how="diagonal_relaxed")
 
 
+def _parquet(file: Path) -> pl.DataFrame:
+    """The table in a file, read by Arrow: damaged bytes are an error there, a panic in polars."""
+    try:
+        with file.open("rb") as stream:
+            table = ParquetFile(stream).read()
+        table.validate(full=True)  # also that text is UTF-8
+        found = pl.from_arrow(table)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic is no Exception: types that polars does not know
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise DesaError(
+            f"cannot be read as parquet: {reason}", where=str(file), hint=HINT
+        ) from None
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
@@ -84,12 +103,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(file: Path, source: str) -> pl.DataFrame:
-    try:
-        frame = pl.read_parquet(file, glob=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DesaError(
-            f"cannot be read as parquet: {str(error).splitlines()[0]}", where=str(file)
-        ) from None
+    frame = _parquet(file)
     check_unchanged(file)
     if frame.height:
         check_records(frame, source)

@@ -9,10 +9,13 @@ it.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 
 import polars as pl
 
+from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
+from desa_ray.core.identifiers import rational
 from desa_ray.errors import DesaError, Problems, listed
 
 TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
@@ -32,19 +35,34 @@ REQUIRED = (
     "fallback",
     "top",
 )
+# Checked where they are there. Lists named `cut_...` hold a value per cutoff.
+CUT_SHARES = ("cut_ndcg_at_10", "cut_recall_at_20")
+CUTS = ("cut_same_top", *CUT_SHARES, *(f"reference_{name}" for name in CUT_SHARES))
+FURTHER_WHOLE = ("steps", *(f"reference_{name}" for name in WHOLE_OR_NONE[1:]))
+FURTHER_SHARES = (EXPONENTIAL_COLUMN, *(f"reference_{name}" for name in SHARES))
+FURTHER_NUMBERS = ("turnover", "rr_change", "support_retained")
 NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
 
 _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     **{name: ("text", lambda kind: kind == pl.String) for name in (*TEXT, *TEXT_OR_NONE)},
     **{
-        name: ("whole numbers", lambda kind: kind.is_integer()) for name in (*WHOLE, *WHOLE_OR_NONE)
+        # Narrower or unsigned ones would overflow when they are subtracted.
+        name: ("whole numbers (Int32 or Int64)", lambda kind: kind in (pl.Int32, pl.Int64))
+        for name in (*WHOLE, *WHOLE_OR_NONE, *FURTHER_WHOLE)
     },
     **{
         name: ("truth values", lambda kind: kind == pl.Boolean)
         for name in (*TRUTH_OR_NONE, "fallback")
     },
-    **{name: ("numbers", lambda kind: kind.is_float()) for name in (*SHARES, "dense_angle_deg")},
+    **{
+        name: ("numbers", lambda kind: kind.is_float())
+        for name in (*SHARES, "dense_angle_deg", *FURTHER_SHARES, *FURTHER_NUMBERS)
+    },
     "top": ("lists of text", lambda kind: kind == pl.List(pl.String)),
+    "weights": ("lists of numbers", lambda kind: kind in (pl.List(pl.String), pl.List(pl.Float64))),
+    "cutoffs": ("lists of whole numbers", lambda kind: kind == pl.List(pl.Int64)),
+    "cut_same_top": ("lists of truth values", lambda kind: kind == pl.List(pl.Boolean)),
+    **{name: ("lists of numbers", lambda kind: kind == pl.List(pl.Float64)) for name in CUTS[1:]},
 }
 HINT = "name records.parquet files that `desa run` wrote"
 
@@ -61,6 +79,8 @@ def check_records(records: pl.DataFrame, where: str) -> None:
     check_columns(records, where)
     found: list[DesaError] = []
     for name, (wanted, fits) in _KINDS.items():
+        if name not in records.columns:
+            continue
         kind = records.schema[name]
         # A column of which no cell has a value comes without a type.
         if not fits(kind) and not (kind == pl.Null and name not in NOT_NULL):
@@ -75,7 +95,7 @@ def check_records(records: pl.DataFrame, where: str) -> None:
             what = f"column {name} lacks {count} of {records.height} values"
             found.append(DesaError(what, where=where, hint=HINT))
     again = "run the cell again; what is stored is reused"
-    for name, outside in _outside(records).items():
+    for name, outside in (_outside(records) | _lists(records)).items():
         if outside.height:
             what = f"column {name} holds {outside[name][0]}, which no run writes ({_rows(outside)})"
             found.append(DesaError(what, where=where, hint=again))
@@ -98,18 +118,60 @@ def _rows(records: pl.DataFrame) -> str:
 
 def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Column -> rows whose value lies outside of what it measures."""
-    bad = {}
+    bad = {"kappa": records.filter(~_is_number("kappa", lambda value: value > -1))}
     for name, kind in records.schema.items():
         column = pl.col(name)
-        if name in SHARES:
+        if name in (*SHARES, *FURTHER_SHARES):
             bad[name] = records.filter(~column.is_between(0, 1) | column.is_nan())
-        elif name in (*WHOLE, *WHOLE_OR_NONE) and kind != pl.Null:
+        elif name in (*WHOLE, *WHOLE_OR_NONE, *FURTHER_WHOLE) and kind != pl.Null:
             bad[name] = records.filter(
                 column < (1 if name in ("k", "corpus_docs", "n_refs") else 0)
             )
         elif kind.is_float():
             bad[name] = records.filter(~column.is_finite())
     return bad
+
+
+def _lists(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """Column -> rows whose list is not one of its kind: another length, or a value out of range."""
+    bad = {}
+    if records.schema.get("weights") == pl.List(pl.String):
+        whole = pl.col("weights").list.eval(_is_number("", lambda value: value >= 0)).list.all()
+        bad["weights"] = records.filter(~whole)
+    elif records.schema.get("weights") == pl.List(pl.Float64):
+        weight = pl.element()
+        whole = pl.col("weights").list.eval(weight.is_finite() & (weight >= 0)).list.all()
+        bad["weights"] = records.filter(~whole)
+    if records.schema.get("cutoffs", pl.Null) == pl.Null:
+        return bad
+    cutoffs = pl.col("cutoffs")
+    first = cutoffs.first().over("config_hash", "dataset", "method")
+    bad["cutoffs"] = records.filter(cutoffs.is_null() | (cutoffs != first))
+    for name in CUTS:
+        if records.schema.get(name, pl.Null) == pl.Null:
+            continue
+        odd = pl.col(name).list.len() != cutoffs.list.len()
+        if name != "cut_same_top":
+            share = pl.element()
+            inside = share.is_between(0, 1).fill_null(value=True)
+            odd |= ~pl.col(name).list.eval(inside).list.all()
+        bad[name] = records.filter(odd)
+    return bad
+
+
+def _is_number(name: str, fits: Callable[[Fraction], bool]) -> pl.Expr:
+    """Whether text is an exact number that fits: a column's, or a list's elements'."""
+
+    def number(text: str) -> bool:
+        try:
+            return fits(rational(text, name))
+        except DesaError:
+            return False
+
+    column = pl.col(name) if name else pl.element()
+    return column.map_elements(number, return_dtype=pl.Boolean, skip_nulls=True).fill_null(
+        value=True
+    )
 
 
 def _unevenly_judged(records: pl.DataFrame) -> pl.DataFrame:

@@ -22,6 +22,7 @@ from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.errors import DesaError
 from desa_ray.unpacking import file_blocks
 from tests.data.test_collections_sources import FILES, hashes, load, make_folder, make_zip, refusal
+from tests.fuzz.changes import bytes_changed
 
 RUN = b"q Q0 a 1 2 t\nq Q0 b 2 1 t\n"
 
@@ -258,25 +259,6 @@ def test_a_gzip_within_a_zip_may_unpack_to_what_the_zip_may(tmp_path, monkeypatc
     assert "unpacks to more than" in refusal(path)
 
 
-def mutated(data: bytes, draw: random.Random) -> bytes:
-    """Some bytes changed, cut out, doubled or appended."""
-    changed = bytearray(data)
-    for _ in range(draw.choice((1, 1, 2, 8))):
-        place = draw.randrange(len(changed) or 1)
-        how = draw.randrange(4)
-        if how == 0 and changed:
-            changed[place % len(changed)] = draw.choice(
-                (0, 1, 0x7F, 0x80, 0xFF, draw.randrange(256))
-            )
-        elif how == 1:
-            del changed[place : place + draw.choice((1, 2, 4, 40))]
-        elif how == 2:
-            changed[place:place] = changed[place : place + draw.choice((1, 4, 30))]
-        else:
-            changed += draw.randbytes(draw.choice((1, 22)))
-    return bytes(changed)
-
-
 def _no_traceback(rounds: int, seed: int, folder: Path) -> None:
     draw = random.Random(seed)
     zips = [make_zip(folder / "a.zip").read_bytes()]
@@ -287,8 +269,8 @@ def _no_traceback(rounds: int, seed: int, folder: Path) -> None:
         zips.append((folder / "b.zip").read_bytes())
     runs = [RUN, *PACKED.values()]
     for _ in range(rounds):
-        (folder / "set.zip").write_bytes(mutated(draw.choice(zips), draw))
-        (folder / "run").write_bytes(mutated(draw.choice(runs), draw))
+        (folder / "set.zip").write_bytes(bytes_changed(draw.choice(zips), draw))
+        (folder / "run").write_bytes(bytes_changed(draw.choice(runs), draw))
         for read, name in ((load, "set.zip"), (read_run, "run"), (read_qrels, "run")):
             told = ""
             try:

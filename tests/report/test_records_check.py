@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.report.cells import cut_cells
 from desa_ray.report.load import load_records
 from tests.report.made_up import cell
 
@@ -113,3 +114,50 @@ def test_folders_with_the_signs_of_patterns_are_read_as_named(records, tmp_path)
     _write(tmp_path / "run[1]*?", records)
     _write(tmp_path / "run1xx", other)
     assert load_records(tmp_path / "run[1]*?")["method"].unique().to_list() == ["desa"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("depth_dense", pl.lit(3, pl.UInt8), "column depth_dense holds UInt8, not whole numbers"),
+        ("cutoffs", pl.lit("10"), "column cutoffs holds String, not lists of whole numbers"),
+        ("cut_ndcg_at_10", pl.lit("0.5"), "column cut_ndcg_at_10 holds String"),
+        ("turnover", pl.lit("0.5"), "column turnover holds String, not numbers"),
+        ("turnover", pl.lit([1, 2]), "column turnover holds List"),
+        ("kappa", pl.lit("1/0"), "column kappa holds 1/0"),
+        ("kappa", pl.lit("-1"), "column kappa holds -1"),
+        ("kappa", pl.lit("sixty"), "column kappa holds sixty"),
+        ("weights", pl.lit(["1/2", "1/0"]), "column weights holds"),
+        ("cut_recall_at_20", pl.lit([0.5]), "column cut_recall_at_20 holds"),
+        ("cut_recall_at_20", pl.lit([0.5] * 6 + [1.5]), "column cut_recall_at_20 holds"),
+        ("ndcg_exp_at_10", pl.lit(1.5), "column ndcg_exp_at_10 holds 1.5"),
+    ],
+)
+def test_further_columns_of_another_kind_are_refused(column, value, told, records, tmp_path):
+    assert told in _refusal(tmp_path, records.with_columns(value.alias(column)))
+
+
+def test_a_row_with_other_cutoffs_is_refused(records, tmp_path):
+    """Its values would stand for cutoffs that they are not of."""
+    last = pl.int_range(pl.len()) == pl.len() - 1
+    other = pl.when(last).then(pl.col("cutoffs").list.reverse()).otherwise("cutoffs")
+    told = _refusal(tmp_path, records.with_columns(other.alias("cutoffs")))
+    assert "column cutoffs holds" in told
+    assert "(1 rows, queries q29)" in told
+
+
+def test_the_files_of_trials_are_one_line_each(shared):
+    """A name like markup, kappa 1/0, and bytes that made polars panic."""
+    damaged = shared / "cases" / "records_parquet_bytes-1.parquet"
+    with pytest.raises(DesaError, match="cannot be read as parquet") as caught:
+        load_records(damaged)
+    assert str(damaged) in str(caught.value)
+    with pytest.raises(DesaError, match="column kappa holds 1/0"):
+        load_records(shared / "cases" / "records_parquet_values-2")
+    assert load_records(shared / "cases" / "records_parquet_values-1").height > 0
+
+
+@pytest.mark.parametrize("label", ["1/0", "nan", "inf", "-", "1e999/1e999"])
+def test_any_label_can_be_sorted(label):
+    found = cut_cells(cell("scifact", "desa", encoder=label, draws=1))
+    assert [one.encoder for one in found] == [label]
