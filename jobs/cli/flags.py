@@ -7,6 +7,7 @@ can do where it is seen.
 """
 
 import argparse
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -15,7 +16,13 @@ from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
+from hydra.core.override_parser.types import (
+    ChoiceSweep,
+    Glob,
+    Override,
+    QuotedString,
+    RangeSweep,
+)
 from hydra.errors import HydraException
 
 from desa_ray.config import RunConfig, leaves, names_of
@@ -25,6 +32,7 @@ from desa_ray.lines import shown
 from .arguments import escaped
 from .hydra_errors import ordered
 
+MAX_CELLS = 100_000
 SUBMITTED = "submitted"  # what a submitted run composes where it arrives
 OWN_FOLDER = "put GROUP/NAME.yaml files into a folder, and name it with --config-dir"
 _REFERENCE = re.compile(r"\$\{[A-Za-z_.][\w.\[\]]*\}", re.ASCII)
@@ -116,15 +124,34 @@ def check_overrides(overrides: Sequence[str]) -> None:
         Problems: each of them, and how to write it instead. What Hydra cannot parse is left for it
             to say.
     """
-    problems = []
+    problems, cells = [], 1.0
     for text in overrides:
         try:
             override = OverridesParser.create().parse_override(text)
         except HydraException:
             continue
+        except (ValueError, RecursionError) as error:  # Hydra lets Python's own limits through
+            reason = (
+                "nested too deeply" if isinstance(error, RecursionError) else "a number too long"
+            )
+            problems.append(DesaError(f"cannot be read: {reason}", where=shown(text)))
+            continue
         problems += _problems(text, override)
+        cells *= _choices(override.value())
+    if cells > MAX_CELLS:
+        what = f"{cells:.3g} cells are more than a sweep may have ({MAX_CELLS})"
+        problems.append(DesaError(what, where="-m", hint="divide it into several"))
     if problems:
         raise Problems(problems)
+
+
+def _choices(value: Any) -> float:
+    """How many values an override sweeps over; Hydra would list them all before anybody counts."""
+    if isinstance(value, ChoiceSweep):
+        return len(value.list) or 1
+    if isinstance(value, RangeSweep) and value.start is not None and value.stop is not None:
+        return max(1.0, (value.stop - value.start) / (value.step or math.inf))
+    return 1
 
 
 def _problems(text: str, override: Override) -> Iterator[DesaError]:

@@ -112,3 +112,19 @@ def test_a_refused_sweep_leaves_nothing(refuse, tmp_path):
     refuse(["no method 'nope'"], "run", "-m", "method=desa,nope", "hydra.sweep.dir=mine")
     refuse(["interval"], "run", "-m", "n_refs=interval(1,5)")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["draws=" + "9" * 5000], ["draws=999", "too long"]),
+        (["method.channels=" + "[" * 9000 + "]" * 9000], ["method.channels=[[", "too deeply"]),
+        (["-m", "draws=range(1,1000000000)"], ["1e+09 cells", "100000"]),
+        (["-m", "draws=range(1,1e12)"], ["cells", "100000"]),
+        (["-m", *(f"{name}=range(0,1000)" for name in ("draws", "n_refs"))], ["1e+06 cells"]),
+        (["-m", *(f"{n}={','.join('1' * 400)}" for n in ("draws", "n_refs"))], ["1.6e+05 cells"]),
+    ],
+    ids=["digits", "nesting", "range", "float range", "product", "choices"],
+)
+def test_what_would_never_end_is_refused(overrides, words, refuse):
+    refuse(words, "plan", *overrides)
