@@ -118,7 +118,7 @@ def test_a_refused_sweep_leaves_nothing(refuse, tmp_path):
     ("overrides", "words"),
     [
         (["draws=" + "9" * 5000], ["draws=999", "too long"]),
-        (["method.channels=" + "[" * 9000 + "]" * 9000], ["method.channels=[[", "too deeply"]),
+        (["method.channels=" + "[" * 1500 + "]" * 1500], ["method.channels=[[", "too deeply"]),
         (["-m", "draws=range(1,1000000000)"], ["1e+09 cells", "100000"]),
         (["-m", "draws=range(1,1e12)"], ["cells", "100000"]),
         (["-m", *(f"{name}=range(0,1000)" for name in ("draws", "n_refs"))], ["1e+06 cells"]),
