@@ -63,6 +63,7 @@ TRACKING = Kind("the tracking store", 300.0, "DESA_HOME or tracking.uri")  # tra
 LEASE = Kind("the lease of this run", 300.0)  # store/leases.py
 SAMPLES = Kind("the samples of the machine's load", 60.0)  # tracking/system.py
 COUNTERS = Kind("the counters of metrics", 300.0)  # cluster/metrics.py
+STEPS = Kind("the steps told to a calling program", 60.0)  # jobs/cli/served.py
 SOCKETS = Kind("the sockets of a call over the network", 60.0)  # exchange.py
 ORDER = (
     OUTPUT,
@@ -76,6 +77,7 @@ ORDER = (
     LEASE,
     SAMPLES,
     COUNTERS,
+    STEPS,
     SOCKETS,
 )
 

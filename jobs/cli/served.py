@@ -13,7 +13,7 @@ from contextlib import suppress
 from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -28,6 +28,7 @@ from desa_ray.experiment.places import store_root
 from desa_ray.experiment.records import labels
 from desa_ray.experiment.run import run_cells
 from desa_ray.experiment.spec import CellSpec
+from desa_ray.locks import STEPS, inside
 from desa_ray.notebook import SWEEP_FLAGS, Progress
 from desa_ray.parents import end_with_parent
 from desa_ray.pipeline.estimates import Planned
@@ -78,10 +79,10 @@ def serve(descriptor: int, caller: int) -> None:
 
 
 def _answer(line: Connection) -> tuple[str, Any]:
-    lock = Lock()  # steps may come from several threads
+    lock = RLock()  # steps may come from several threads
 
     def send(step: Progress) -> None:
-        with lock, suppress(OSError):  # a caller that was interrupted listens no more
+        with inside(STEPS, lock), suppress(OSError):  # a caller that was interrupted listens no more
             line.send(("progress", step))
 
     try:

@@ -193,7 +193,7 @@ def test_prefixes_that_gave_up_leave_nothing_behind_and_large(seed, monkeypatch)
 
 def test_wide_numbers_wait_for_complete_lists():
     lists = [np.arange(50, dtype=np.int32), np.arange(50, dtype=np.int32)[::-1].copy()]
-    weights, kappa = [Fraction(1), Fraction(10**12 + 39, 10**15)], Fraction(60)
+    weights, kappa = [Fraction(1), Fraction(10**16 + 61, 10**19)], Fraction(60)
     assert replay_prefixes([own[:49] for own in lists], [50, 50], weights, kappa, 3) is None
     same(replay_prefixes(lists, [50, 50], weights, kappa, 3), replay(lists, weights, kappa, 3))
 
