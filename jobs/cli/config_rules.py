@@ -253,7 +253,7 @@ def _experiment(value: Mapping[str, Any]) -> Iterator[Fault]:
 def _sweep(hydra: Any) -> Iterator[Fault]:
     """All that an experiment says to Hydra: that it is a sweep, and over what."""
     hint = (
-        "an experiment sets hydra.mode and hydra.sweeper.params; other settings of Hydra go on the"
+        "an experiment sets hydra.mode and hydra.sweeper.params or grids; other settings go on the"
         " command line"
     )
     if not isinstance(hydra, dict):
@@ -266,8 +266,19 @@ def _sweep(hydra: Any) -> Iterator[Fault]:
             )
         elif name == "sweeper" and isinstance(item, dict) and list(item) == ["params"]:
             yield from _params(("hydra", "sweeper", "params"), item["params"])
+        elif name == "sweeper" and isinstance(item, dict) and list(item) == ["grids"]:
+            yield from _grids(("hydra", "sweeper", "grids"), item["grids"])
         elif name != "mode":
             yield Fault(("hydra", name), f"hydra.{_shown_key(name)} is not for a file", hint)
+
+
+def _grids(place: Place, grids: Any) -> Iterator[Fault]:
+    """Several products of choices, each like `params`."""
+    if not isinstance(grids, list):
+        yield Fault(place, "holds no list", "write one `- NAME: VALUE,VALUE` item per grid")
+        return
+    for number, params in enumerate(grids):
+        yield from _params((*place, number), params)
 
 
 def _params(place: Place, params: Any) -> Iterator[Fault]:
