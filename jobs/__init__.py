@@ -18,4 +18,5 @@ VERBS = (
     "store",
     "fuse",
     "compare",
+    "depth",
 )

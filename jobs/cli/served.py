@@ -82,7 +82,8 @@ def _answer(line: Connection) -> tuple[str, Any]:
     lock = RLock()  # steps may come from several threads
 
     def send(step: Progress) -> None:
-        with inside(STEPS, lock), suppress(OSError):  # a caller that was interrupted listens no more
+        with inside(STEPS, lock), suppress(OSError):
+            # a caller that was interrupted listens no more
             line.send(("progress", step))
 
     try:

@@ -1,0 +1,162 @@
+"""How deep must each list be read? Windows for your own TREC runs: `desa depth a.trec b.trec`."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import polars as pl
+
+from desa_ray.core.evaluation import check_grades, parse_measures
+from desa_ray.core.identifiers import rational
+from desa_ray.data.trec import read_qrels, read_run, write_bytes
+from desa_ray.errors import DesaError
+from desa_ray.report.depth_advice import (
+    Advice,
+    Case,
+    advise,
+    numbered_queries,
+    queries_frame,
+    windows_figure,
+    windows_table,
+)
+from desa_ray.report.page import page
+from desa_ray.report.render import rich_table
+from desa_ray.report.spreadsheet import write_csv
+from desa_ray.report.table import Column, Row, Table
+from desa_ray.terminal import screen
+
+from .cli.arguments import ArgumentParser
+from .cli.console import note
+from .compare import measure_names
+from .fuse import run_names
+
+MEASURES = ("nDCG@10", "R@20")
+
+
+def main(argv: list[str]) -> int:
+    """Prints one table per kappa, weights and K; writes them where `--out` says; returns 0."""
+    arguments = _parser().parse_args(argv)
+    cases = _cases(arguments.k, arguments.kappa, arguments.weights, len(arguments.runs))
+    parse_measures(arguments.measures)
+    names = run_names(arguments.runs)
+    runs = dict(zip(names, (read_run(path, note) for path in arguments.runs), strict=True))
+    qrels = None
+    if arguments.qrels is not None:
+        qrels = read_qrels(arguments.qrels)
+        check_grades(arguments.measures, qrels, str(arguments.qrels))
+        _check_judged(qrels, runs)
+    queries = numbered_queries(runs)
+    if not any(ranked.size for _, lists in queries.values() for ranked in lists):
+        raise DesaError("no run holds a document", where="runs", hint="give runs with rankings")
+    found = []
+    for case in cases:
+        advice = advise(queries, case, ends=arguments.complete)
+        found.append((advice, windows_table(advice, qrels, arguments.measures)))
+        screen(160).print(rich_table(found[-1][1]))
+    if arguments.out is not None:
+        _write(arguments.out, names, found)
+    return 0
+
+
+def _cases(
+    ks: Sequence[str], kappas: Sequence[str], weights: Sequence[Sequence[str]] | None, runs: int
+) -> list[Case]:
+    """Every combination; raises DesaError for what is out of range."""
+    exact = []
+    for given in weights or [["1"] * runs]:
+        own = tuple(rational(text, "weight") for text in given)
+        if len(own) != runs:
+            what = f"{len(own)} weights for {runs} runs"
+            raise DesaError(what, where="--weights", hint="give one per run")
+        if min(own) <= 0:
+            raise DesaError("a weight is not above 0", where="--weights", hint="drop that run")
+        exact.append(own)
+    numbers = [_count(text) for text in ks]
+    kept: list[Fraction] = [rational(text, "kappa") for text in kappas]
+    if min(kept) <= -1:
+        raise DesaError(f"kappa is {min(kept)}", where="--kappa", hint="use a value above -1")
+    return [Case(kappa, own, k) for kappa, own, k in product(kept, exact, numbers)]
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10_000:
+        raise DesaError(f"{text!r} is no number from 1 to 10000", where="--k", hint="such as 10,20")
+    return int(text)
+
+
+def _check_judged(qrels: pl.DataFrame, runs: dict[str, dict[str, list[str]]]) -> None:
+    judged = set(qrels.filter(pl.col("grade") > 0)["query_id"])
+    if judged.isdisjoint(set().union(*runs.values())):
+        what, hint = "judges none of the runs' queries", "are runs and qrels of one kind?"
+        raise DesaError(what, where="--qrels", hint=hint)
+
+
+def _write(folder: Path, names: Sequence[str], found: Sequence[tuple[Advice, Table]]) -> None:
+    frames = []
+    for advice, table in found:
+        case = pl.lit(str(advice.case)).alias("case")
+        frames.append(table.frame().select(case, pl.all()))
+    figures = [windows_figure(advice) for advice, _ in found]
+    columns = (Column("run", "run"), Column("place", "place", "{:d}"))
+    own = Table(
+        "runs", "Runs", columns, [Row({"run": n, "place": p}) for p, n in enumerate(names, 1)]
+    )
+    facts = {"runs": ", ".join(names), "queries": str(len(found[0][0].queries))}
+    tables = [(table, None) for _, table in found]
+    text = page("How deep must each list be read?", facts, [], tables, figures, own)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_csv(pl.concat(frames, how="diagonal_relaxed"), folder / "windows.csv")
+        queries = [queries_frame(advice) for advice, _ in found]
+        write_csv(pl.concat(queries, how="diagonal"), folder / "queries.csv")
+        write_bytes(folder / "depth.html", text.encode())
+        for number, figure in enumerate(figures):
+            drawn = figure.svg.render(standalone=True)
+            write_bytes(folder / f"windows_{number}.svg", drawn.encode())
+    except OSError as error:
+        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
+    note(f"wrote windows, queries, figures and depth.html to {folder}")
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="desa depth", description=__doc__)
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="TREC runs, plain or .gz, one per list"
+    )
+    parser.add_argument(
+        "--k",
+        type=lambda text: text.split(","),
+        default=["10", "20"],
+        metavar="K,K",
+        help="how many documents people see (10,20)",
+    )
+    parser.add_argument(
+        "--kappa",
+        type=lambda text: text.split(","),
+        default=["60"],
+        metavar="C,C",
+        help="constants of reciprocal rank fusion, above -1 (60)",
+    )
+    parser.add_argument(
+        "--weights",
+        type=lambda text: text.split(","),
+        action="append",
+        metavar="W,W",
+        help="one per run; give it again for further weights (1 each)",
+    )
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="the runs hold whole lists: nothing follows their last documents",
+    )
+    parser.add_argument("--qrels", type=Path, metavar="Q", help="judgments: what a cut costs")
+    parser.add_argument(
+        "--measures",
+        type=measure_names,
+        default=list(MEASURES),
+        metavar="M,M",
+        help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where tables, figures, page go")
+    return parser
