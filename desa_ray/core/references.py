@@ -44,14 +44,18 @@ class Oddities:
     placeholders: int = 0
 
 
-def check_references(raw: str, *, finish_reason: str | None, system_prompt: str) -> Verdict:
-    """The verdict on one raw output of Prompt 1 (method.md section 2).
+def check_references(
+    raw: str, *, finish_reason: str | None, system_prompt: str, count: int = REFERENCES
+) -> Verdict:
+    """The verdict on one raw output of Prompt 1, or of another prompt for a JSON array (method.md
+    section 2).
 
     Args:
         raw: the generated text.
         finish_reason: why the engine stopped; at `length` the output is invalid even when it
             parses.
         system_prompt: the prompt's system text; an item copied from it is a placeholder.
+        count: texts asked for.
     """
     if finish_reason == "length":
         return Verdict(None, "the output was cut off at the token limit")
@@ -63,15 +67,15 @@ def check_references(raw: str, *, finish_reason: str | None, system_prompt: str)
         return Verdict(None, f"the output is not valid JSON: {error}")
     if not isinstance(value, list):
         return Verdict(None, f"the output is not a JSON array but {_json_type(value)}")
-    return check_items(value, system_prompt=system_prompt)
+    return check_items(value, system_prompt=system_prompt, count=count)
 
 
-def check_items(items: Sequence[object], *, system_prompt: str) -> Verdict:
-    """The verdict on a parsed array: exactly five distinct, substantive strings, or the first
+def check_items(items: Sequence[object], *, system_prompt: str, count: int = REFERENCES) -> Verdict:
+    """The verdict on a parsed array: exactly `count` distinct, substantive strings, or the first
     reason why not.
     """
-    if len(items) != REFERENCES:
-        return Verdict(None, f"the array has {len(items)} items instead of {REFERENCES}")
+    if len(items) != count:
+        return Verdict(None, f"the array has {len(items)} items instead of {count}")
     if reason := _unusable(items):
         return Verdict(None, reason)
     texts = tuple(str(item) for item in items)

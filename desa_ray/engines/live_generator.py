@@ -28,12 +28,14 @@ PROTOCOL = 1  # part of every seed; a change of seeds, retry or feedback needs a
 FEEDBACK = (
     "That output was rejected: {reason}. Answer the same request again, without this mistake."
 )
-REFERENCES_SCHEMA: Mapping[str, Any] = {
-    "type": "array",
-    "items": {"type": "string"},
-    "minItems": REFERENCES,
-    "maxItems": REFERENCES,
-}
+
+
+def texts_schema(count: int) -> Mapping[str, Any]:
+    """JSON schema of an array of exactly `count` strings."""
+    return {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
+
+
+REFERENCES_SCHEMA = texts_schema(REFERENCES)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _request(
         prompt.messages(text, dataset),
         seed,
         sampling,
-        REFERENCES_SCHEMA if prompt.structured else None,
+        texts_schema(prompt.texts_per_request) if prompt.structured else None,
     )
 
 
@@ -145,7 +147,10 @@ def _with_feedback(answer: _Answer) -> Request:
 def _judged(prompt: Prompt, output: Output) -> Verdict:
     if prompt.structured:
         return check_references(
-            output.text, finish_reason=output.finish_reason, system_prompt=prompt.system
+            output.text,
+            finish_reason=output.finish_reason,
+            system_prompt=prompt.system,
+            count=prompt.texts_per_request,
         )
     return check_texts([output.text], prompt.texts_per_request)
 

@@ -2,8 +2,8 @@
 decoded.
 
 A prompt asks for `requests` outputs of `texts_per_request` texts each for every query and draw.
-Templates are keyed by data set, `default` serving all others, and hold `{query}` (the text as it
-is) or `{query_json}` (as a JSON string).
+Templates of the user's turn are keyed by data set, `default` serving all others, and hold `{query}`
+(the text as it is) or `{query_json}` (as a JSON string).
 """
 
 import re
@@ -55,6 +55,7 @@ class _Shape(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)]
     top_k: Annotated[int, Field(ge=-1, le=10**6)]
     max_words: Annotated[int, Field(ge=1, le=10**5)] | None = None
+    systems: dict[str, str] | None = None
 
 
 _SHAPE = TypeAdapter(_Shape)
@@ -74,6 +75,7 @@ class Prompt:
         structured: the output must be a JSON array of exactly `texts_per_request` strings.
         max_new_tokens, temperature, top_p, top_k: decoding.
         max_words: each text is cut after so many words; None for no cut.
+        systems: data set name -> system text in place of `system`.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Prompt:
     top_p: float
     top_k: int
     max_words: int | None = None
+    systems: Mapping[str, str] | None = None
 
     @property
     def text_count(self) -> int:
@@ -97,7 +100,11 @@ class Prompt:
     @cached_property
     def hash(self) -> str:
         """Hex SHA-256 of everything that decides what is generated."""
-        return sha256_json({key: value for key, value in asdict(self).items() if key != "source"})
+        values = asdict(self)
+        del values["source"]
+        if self.systems is None:  # which most prompts have not, and had not when they were stored
+            del values["systems"]
+        return sha256_json(values)
 
     def messages(self, query: str, dataset: str) -> list[dict[str, str]]:
         """The chat turns of one request; the model's own chat template makes text of them."""
@@ -106,7 +113,8 @@ class Prompt:
             user = template.replace("{query_json}", canonical_json(query))
         else:
             user = template.replace("{query}", query)
-        system = [{"role": "system", "content": self.system}] if self.system else []
+        text = (self.systems or {}).get(dataset, self.system)
+        system = [{"role": "system", "content": text}] if text else []
         return [*system, {"role": "user", "content": user}]
 
     def cut(self, text: str) -> str:

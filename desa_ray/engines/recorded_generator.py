@@ -181,7 +181,7 @@ def _same(text: str, query: str) -> bool:
 def _judged(items: list[object], prompt: Prompt, strict: bool, counts: Counter[str]) -> Verdict:
     if strict:
         if prompt.structured:
-            return check_items(items, system_prompt=prompt.system)
+            return check_items(items, system_prompt=prompt.system, count=prompt.text_count)
         return check_texts(items, prompt.text_count)
     try:
         oddities = check_recorded(items, prompt.text_count, system_prompt=prompt.system)

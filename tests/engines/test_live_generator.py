@@ -99,6 +99,21 @@ def test_an_invalid_output_is_retried_once_then_falls_back(outputs, retries, tex
     }
 
 
+def test_short_prompts_ask_for_their_own_number_of_texts():
+    """One request an answer, as long an array as the prompt says, validated as Prompt 1."""
+    eight = [f"text number {n}" for n in range(8)]
+    short = json.dumps(eight[:5])
+    engine = Scripted({"q1": [(short, "stop"), (json.dumps(eight), "stop")]})
+    row = run(engine, "hyde_short").row(0, named=True)
+    assert (row["texts"], row["retries"]) == (eight, 1)
+    [[first], [again]] = engine.calls
+    assert (first.schema["minItems"], first.schema["maxItems"]) == (8, 8)
+    assert "8 items" not in first.messages[-1]["content"]
+    assert "has 5 items instead of 8" in again.messages[-1]["content"]
+    one = Scripted({"q1": [('["Whales are large."]', "stop")]})
+    assert run(one, "query2doc_short").row(0, named=True)["texts"] == ["Whales are large."]
+
+
 def test_the_retry_keeps_seed_and_constraint_and_adds_output():
     """The retry keeps seed and constraint and adds output and reason as turns."""
     engine = Scripted({"q1": [(BAD, "stop"), (GOOD, "stop")]})

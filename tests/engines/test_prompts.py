@@ -94,9 +94,41 @@ def test_counts_and_decoding_are_those_of_the_specification() -> None:
         for name in prompt_names()
     }
     printed = {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
-    assert found == printed | {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64)}
+    short = {"hyde_short": (8, 512), "mugi_short": (5, 256), "query2doc_short": (1, 256)}
+    own = {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64)}
+    assert found == printed | short | own
     one = load_prompt("references")
     assert (one.temperature, one.top_p, one.top_k, one.structured) == (0.7, 0.9, 20, True)
+
+
+SHORT = ("hyde_short", "mugi_short", "query2doc_short")
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_prompts_ask_once_for_an_array(name: str) -> None:
+    """The release's structure: a system text, the query as JSON, one array of n strings."""
+    prompt = load_prompt(name)
+    assert (prompt.requests, prompt.structured, prompt.max_words) == (1, True, None)
+    assert (prompt.temperature, prompt.top_p, prompt.top_k) == (0.7, 0.9, 20)
+    system, user = prompt.messages('say "x"', "nfcorpus")
+    assert system["content"] == prompt.system
+    assert user["content"] == '{"query":"say \\"x\\""}'
+    count = {"hyde_short": "eight", "mugi_short": "five", "query2doc_short": "one"}[name]
+    assert f"JSON array of exactly {count} " in prompt.system
+    assert ("120 words" if name == "query2doc_short" else "25 words") in prompt.system
+
+
+def test_short_hyde_words_its_task_by_data_set_too() -> None:
+    prompt = load_prompt("hyde_short")
+    told = {
+        name: prompt.messages("Q", name)[0]["content"]
+        for name in ("scifact", "trec-covid", "fiqa", "arguana", "scidocs")
+    }
+    assert len(set(told.values())) == 5
+    assert all("JSON array of exactly eight" in text for text in told.values())
+    assert "supports or refutes the claim" in told["scifact"]
+    assert "counter-argument" in told["arguana"]
+    assert replace(prompt, systems=None).hash != prompt.hash
 
 
 def test_the_hash_follows_the_words_and_not_their_source() -> None:
@@ -120,6 +152,6 @@ def test_query2doc_is_cut_after_120_words() -> None:
 def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         DesaError,
-        match=r"unknown prompt 'hide' \(choose hyde, lexical_rewrite, mugi, query2doc, ref",
+        match=r"unknown prompt 'hide' \(choose hyde, hyde_short, lexical_rewrite, mugi, mug",
     ):
         load_prompt("hide")
