@@ -101,7 +101,8 @@ class Weighed:
         self.cut_lengths = [min(own, params["prefix"] or own) for own in self.lengths]
         if params["weighting"] == "confidence":
             self.all_weights = confidence_weights(
-                [margin(scores.best(row)[1]) for scores in inputs.scores]
+                [margin(scores.best(row)[1]) for scores in inputs.scores],
+                rounded=params.get("replay") != "release",
             )
         else:
             self.all_weights = [Fraction(channel["weight"]) for channel in params["channels"]]

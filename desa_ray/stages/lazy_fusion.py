@@ -41,6 +41,9 @@ def check_lazy(config: RunConfig, measures: Sequence[str]) -> list[DesaError]:
     if config.fusion.k > MOST_CERTIFIED:
         what = f"k is {config.fusion.k}, a lazy run certifies at most {MOST_CERTIFIED} documents"
         found.append(DesaError(what, where="fusion.k", hint=hint))
+    if config.fusion.replay != "exact":
+        what = "replay 'release' looks at how many documents all lists hold"
+        found.append(DesaError(what, where="fusion.replay", hint=f"{hint}, or replay=exact"))
     if config.method.fusion != "rrf" and config.method.prefix is None:
         what = f"fusion {config.method.fusion!r} reads complete rankings"
         found.append(

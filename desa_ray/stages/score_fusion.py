@@ -36,11 +36,13 @@ def _fused(inputs: Inputs, row: int, query: str) -> Fused:
     params, weighed = inputs.params, Weighed(inputs, row)
     lists = [normalised(*scores.best(row), params["prefix"]) for scores in inputs.scores]
     weights: list[Fraction] = weighed.all_weights
-    order = fuse_scores(lists, weights)
+    exact = params.get("replay") != "release"
+    order = fuse_scores(lists, weights, exact)
     nothing = Replay((0,) * len(lists), (False,) * len(lists), 0, order[: params["k"]])
     record = query_record(inputs, row, query, weighed, nothing)
     record |= dict.fromkeys(NO_DEPTHS)
     if params.get("ranking") != "lazy":
         record["ranking_hashes"] = [info["hash"] for info in weighed.infos]
-    tops = [fuse_cut(lists, weights, cutoff)[: params["k"]] for cutoff in params["cutoffs"]]
+    k = params["k"]
+    tops = [fuse_cut(lists, weights, cutoff, exact)[:k] for cutoff in params["cutoffs"]]
     return Fused(record, nothing, order, tops)

@@ -9,15 +9,17 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.fusion import depth, exp4fuse, rrf
+from desa_ray.core.fusion import depth, exp4fuse, release, rrf
 from desa_ray.core.fusion.cutoffs import prefix_tops
 from desa_ray.core.fusion.depth import Replay
 
-__all__ = ["FUSIONS", "Fusion"]
+__all__ = ["FUSIONS", "Fusion", "fusion_of"]
 
 Ranking = NDArray[np.int32]
 Channels = Sequence[Ranking]
 Weights = Sequence[Fraction]
+Order = Callable[[Channels, Weights, Fraction, int | None], Ranking]
+Replaying = Callable[[Channels, Weights, Fraction, int], Replay]
 
 
 @dataclass(frozen=True)
@@ -32,33 +34,42 @@ class Fusion:
         both: channels, weights, kappa, m, k and cutoffs to what `order` and `tops` give.
     """
 
-    order: Callable[[Channels, Weights, Fraction, int | None], Ranking]
-    replay: Callable[[Channels, Weights, Fraction, int], Replay]
+    order: Order
+    replay: Replaying
     tops: Callable[[Channels, Weights, Fraction, int, Sequence[int]], list[Ranking]]
     both: Callable[
         [Channels, Weights, Fraction, int | None, int, Sequence[int]], tuple[Ranking, list[Ranking]]
     ]
 
 
-def _exp4fuse_tops(
-    channels: Channels, weights: Weights, kappa: Fraction, k: int, cutoffs: Sequence[int]
-) -> list[Ranking]:
-    return prefix_tops(exp4fuse.fuse_order, channels, weights, kappa, k, cutoffs)
+def _plain(order: Order, replay: Replaying) -> Fusion:
+    """A fusion that finds the tops of prefixes one cutoff after another."""
 
+    def tops(
+        channels: Channels, weights: Weights, kappa: Fraction, k: int, cutoffs: Sequence[int]
+    ) -> list[Ranking]:
+        return prefix_tops(order, channels, weights, kappa, k, cutoffs)
 
-def _exp4fuse_both(
-    channels: Channels,
-    weights: Weights,
-    kappa: Fraction,
-    m: int | None,
-    k: int,
-    cutoffs: Sequence[int],
-) -> tuple[Ranking, list[Ranking]]:
-    tops = _exp4fuse_tops(channels, weights, kappa, k, cutoffs)
-    return exp4fuse.fuse_order(channels, weights, kappa, m), tops
+    def both(
+        channels: Channels,
+        weights: Weights,
+        kappa: Fraction,
+        m: int | None,
+        k: int,
+        cutoffs: Sequence[int],
+    ) -> tuple[Ranking, list[Ranking]]:
+        return order(channels, weights, kappa, m), tops(channels, weights, kappa, k, cutoffs)
+
+    return Fusion(order, replay, tops, both)
 
 
 FUSIONS: dict[str, Fusion] = {
     "rrf": Fusion(rrf.fuse_order, depth.replay, rrf.fuse_prefixes, rrf.fuse_with_prefixes),
-    "exp4fuse": Fusion(exp4fuse.fuse_order, exp4fuse.replay, _exp4fuse_tops, _exp4fuse_both),
+    "exp4fuse": _plain(exp4fuse.fuse_order, exp4fuse.replay),
 }
+AS_RELEASED = {"rrf": _plain(release.fuse_order, release.replay)}
+
+
+def fusion_of(name: str, replay: str = "exact") -> Fusion:
+    """The fusion of a name; as the paper's authors do it for `release`, where they do."""
+    return AS_RELEASED.get(name, FUSIONS[name]) if replay == "release" else FUSIONS[name]
