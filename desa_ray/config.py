@@ -165,13 +165,14 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SparseConfig:
-    """BM25 through Lucene. k1 and b as in the paper; `java_home` overrides the Java that the
-    install brings.
+    """BM25 through Lucene. k1 and b as in the paper; `scores` are Lucene's own, or those that
+    Anserini's searcher makes of them; `java_home` overrides the Java that the install brings.
     """
 
     name: Name = "bm25"
     k1: Annotated[Float, Field(ge=0, le=10**6)] = 0.9
     b: Annotated[Float, Field(ge=0, le=1)] = 0.4
+    scores: Literal["raw", "adjusted"] = "raw"
     java_home: Text | None = None  # no key
     heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key
 
@@ -217,8 +218,11 @@ class MethodConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class FusionConfig:
+    """`replay`: exact sums, or the paper's authors' floats (`desa_ray.core.fusion.release`)."""
+
     kappa: Rational = Fraction(60)
     k: Count = 20
+    replay: Literal["exact", "release"] = "exact"
 
 
 @dataclass(frozen=True, config=STRICT)

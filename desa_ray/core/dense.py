@@ -17,21 +17,46 @@ from desa_ray.errors import DesaError
 Vectors = NDArray[np.float32]
 
 
-def residual(query_QD: Vectors, texts_QnD: Vectors) -> tuple[Vectors, NDArray[np.float64]]:
-    """Orthogonal residual expansion: v = mean of the texts, z = v - (q.v) q, e = norm(q + z) (paper
-    section 3.2.1).
+def residual(
+    query_QD: Vectors, texts_QnD: Vectors, gamma: float = 1.0
+) -> tuple[Vectors, NDArray[np.float64]]:
+    """Orthogonal residual expansion: v = mean of the texts, z = v - (q.v) q, e = norm(q + gamma z)
+    (paper section 3.2.1, where gamma is 1).
 
     Args:
         query_QD: float32 [Q, D], unit vectors of the queries.
         texts_QnD: float32 [Q, n, D], unit vectors of the query-reference texts, n >= 1.
+        gamma: weight of the residual, >= 0.
 
     Returns:
-        e, float32 [Q, D]; and the angle between e and q, atan2(|z|, |q|), float64 [Q] in degrees,
-        at most 45 up to the rounding of the unit vectors.
+        e, float32 [Q, D]; and the angle between e and q, atan2(gamma |z|, |q|), float64 [Q] in
+        degrees; for gamma <= 1 at most 45 up to the rounding of the unit vectors.
     """
     expanded_QD, angle_Q = np.empty(query_QD.shape, np.float32), np.empty(len(query_QD))
-    _residual(np.array(query_QD, order="C"), _own(texts_QnD), expanded_QD, angle_Q)
+    query_QD, texts_QnD = np.array(query_QD, order="C"), _own(texts_QnD)
+    _residual(query_QD, texts_QnD, float(gamma), expanded_QD, angle_Q)
     return expanded_QD, angle_Q
+
+
+def anchored(query_QD: Vectors, texts_QnD: Vectors, alpha: float) -> Vectors:
+    """AnchorQE: e = norm((1 - alpha) q + alpha r), r = mean of the references' vectors, not
+    renormalised (method.md section 3.2).
+
+    Args:
+        query_QD: float32 [Q, D], unit vectors of the queries.
+        texts_QnD: float32 [Q, n, D], unit vectors of the references alone, n >= 1.
+        alpha: 0..1.
+
+    Raises:
+        DesaError: both parts of a query cancel out, so that there is no direction.
+    """
+    expanded_QD = np.empty(query_QD.shape, np.float32)
+    query_QD, texts_QnD = np.array(query_QD, order="C"), _own(texts_QnD)
+    cancelled = _anchored(query_QD, texts_QnD, float(alpha), expanded_QD)
+    if cancelled >= 0:
+        what = "the query's vector and the mean of its references cancel out"
+        raise DesaError(what, where=f"query row {cancelled}")
+    return expanded_QD
 
 
 def contextual(texts_QnD: Vectors) -> Vectors:
@@ -68,7 +93,7 @@ def _own(texts_QnD: Vectors) -> Vectors:
 
 
 @njit(cache=True, nogil=True)
-def _residual(query_QD, texts_QnD, expanded_QD, angle_Q):
+def _residual(query_QD, texts_QnD, gamma, expanded_QD, angle_Q):
     _, n, dimensions = texts_QnD.shape
     z = np.empty(dimensions)
     for row in range(query_QD.shape[0]):
@@ -82,7 +107,7 @@ def _residual(query_QD, texts_QnD, expanded_QD, angle_Q):
         z_square, q_square, e_square = 0.0, 0.0, 0.0
         for d in range(dimensions):
             q = np.float64(query_QD[row, d])
-            z[d] -= along * q
+            z[d] = gamma * (z[d] - along * q)  # gamma = 1 changes no bit
             z_square += z[d] * z[d]
             q_square += q * q
             e_square += (q + z[d]) * (q + z[d])
@@ -109,4 +134,25 @@ def _contextual(texts_QnD, mean_QD):
             cancelled = row
         for d in range(dimensions):
             mean_QD[row, d] = mean[d] / math.sqrt(square)
+    return cancelled
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _anchored(query_QD, texts_QnD, alpha, expanded_QD):
+    """Fills expanded_QD; returns a row whose parts cancel out, or -1."""
+    rows, n, dimensions = texts_QnD.shape
+    mixed = np.empty(dimensions)
+    cancelled = -1
+    for row in range(rows):
+        square = 0.0
+        for d in range(dimensions):
+            total = 0.0
+            for i in range(n):
+                total += np.float64(texts_QnD[row, i, d])
+            mixed[d] = (1.0 - alpha) * np.float64(query_QD[row, d]) + alpha * (total / n)
+            square += mixed[d] * mixed[d]
+        if square == 0.0:
+            cancelled = row
+        for d in range(dimensions):
+            expanded_QD[row, d] = mixed[d] / math.sqrt(square)
     return cancelled

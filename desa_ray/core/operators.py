@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.dense import Vectors, contextual, residual, single
+from desa_ray.core.controls import geometric, masked_sum, rank_sum
+from desa_ray.core.dense import Vectors, anchored, contextual, residual, single
 from desa_ray.core.relaxation import relax_count, relax_share
 from desa_ray.core.sparse import Scored, mask, product, product_of_both
 
@@ -58,12 +59,15 @@ class DenseOperator:
         texts: the names in `desa_ray.core.query_text.DENSE_TEXTS` that it needs.
         options: numbers that `function` takes by name.
         one_text: the operator takes exactly one text per query.
+        calibrated: `function` also takes `alpha`, found with a few queries of each draw
+            (`desa_ray.core.calibration`).
     """
 
     function: Callable[..., tuple[Vectors, Diagnostics]]
     texts: tuple[str, ...]
     options: Mapping[str, Option] = field(default_factory=dict)
     one_text: bool = False
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,16 @@ class SparseOperator:
     local: bool = True
 
 
-def _residual(vectors: Mapping[str, Vectors]) -> tuple[Vectors, Diagnostics]:
-    expanded_QD, angle_deg_Q = residual(vectors["query"], vectors["query_reference"])
+def _residual(
+    vectors: Mapping[str, Vectors], gamma: Fraction = Fraction(1)
+) -> tuple[Vectors, Diagnostics]:
+    expanded_QD, angle_deg_Q = residual(vectors["query"], vectors["query_reference"], float(gamma))
     return expanded_QD, {"angle_deg": angle_deg_Q}
+
+
+def _anchor(vectors: Mapping[str, Vectors], alpha: Fraction | float) -> tuple[Vectors, Diagnostics]:
+    # References alone, encoded as queries are: the source of that name.
+    return anchored(vectors["query"], vectors["rewrite"], float(alpha)), {}
 
 
 DENSE_OPERATORS: dict[str, DenseOperator] = {
@@ -110,7 +121,15 @@ DENSE_OPERATORS: dict[str, DenseOperator] = {
     "rewrite": DenseOperator(
         lambda vectors: (single(vectors["rewrite"]), {}), ("rewrite",), one_text=True
     ),
+    "residual_weight": DenseOperator(
+        _residual, ("query", "query_reference"), {"gamma": Option(Fraction(0))}
+    ),
+    "anchor": DenseOperator(
+        _anchor, ("query", "rewrite"), {"alpha": Option(Fraction(0), Fraction(1))}
+    ),
+    "anchor_calibrated": DenseOperator(_anchor, ("query", "rewrite"), calibrated=True),
 }
+SHARE = {"share": Option(Fraction(0), Fraction(1))}
 
 SPARSE_OPERATORS: dict[str, SparseOperator] = {
     "original": SparseOperator(lambda hits: hits["query"], ("query",)),
@@ -144,4 +163,20 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
         local=False,
     ),
     "word2passage": SparseOperator(lambda hits: hits["word2passage"], ("word2passage",)),
+    "masked_sum": SparseOperator(
+        lambda hits, share: masked_sum(hits["query"], hits["expanded"], share),
+        ("query", "expanded"),
+        SHARE,
+    ),
+    "geometric": SparseOperator(
+        lambda hits, share: geometric(hits["query"], hits["expanded"], share),
+        ("query", "expanded"),
+        SHARE,
+    ),
+    "rank_sum": SparseOperator(
+        lambda hits, kappa: rank_sum(hits["query"], hits["expanded"], kappa),
+        ("query", "expanded"),
+        {"kappa": Option(Fraction(0), default=Fraction(60))},
+        local=False,
+    ),
 }

@@ -11,6 +11,7 @@ from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
+from desa_ray.core.operators import DENSE_OPERATORS
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.methods import (
@@ -27,6 +28,7 @@ from desa_ray.experiment.pools import encoder_pool, lucene_pool, replay_pool, sc
 from desa_ray.experiment.prepare import Prepared
 from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.stage import Pool, Stage
+from desa_ray.stages.calibration import CalibrationWork, calibration_stage
 from desa_ray.stages.collection import CollectionStages
 from desa_ray.stages.dense_ranking import DenseRankingWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
@@ -171,9 +173,16 @@ class Builder:
         if channel.kind == "dense":
             inputs["vectors"] = self._vectors()
             params["scoring"] = config.encoder.scoring
+            if DENSE_OPERATORS[channel.operator].calibrated:
+                work = CalibrationWork(scorer_pool(config), config.cluster.memory_gb)
+                assert generation is not None
+                own = dict(inputs)
+                inputs["calibration"] = calibration_stage(params, own, work, generation.label)
         else:
             inputs["postings"] = self._postings()
             params |= {"k1": config.sparse.k1, "b": config.sparse.b}
+            if config.sparse.scores != "raw":
+                params["scores"] = config.sparse.scores
         label = f"{channel.kind} {channel.operator}"
         if generation is not None:
             label += f" {generation.label}"
@@ -218,6 +227,8 @@ class Builder:
             "cutoffs": list(CUTOFFS),
             "run_depth": config.evaluation.run_depth,
         }
+        if config.fusion.replay != "exact":
+            params["replay"] = config.fusion.replay
         scores: dict[str, Stage] = {}
         if method.fusion == SCORE or method.weighting == "confidence":
             scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}

@@ -19,6 +19,7 @@ from desa_ray.core.evaluation import (
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
 from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.calibrated import calibration_rows
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.fusion import FUSED, read_fused, read_run
 from desa_ray.types import sha256_json
@@ -169,6 +170,8 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         }
         frame = read_fused(stage)
         frame = frame.with_columns(exponential_ndcg(stage, frame, grades))
+        left_out = [queries[row] for row in calibration_rows(stage)]
+        frame = frame.filter(~pl.col("query_id").is_in(left_out))
         if reference is None:
             frame = frame.with_columns(
                 pl.lit(None, dtype).alias(f"reference_{n}") for n, dtype in REFERENCE.items()

@@ -12,6 +12,7 @@ from desa_ray.core.operators import DENSE_OPERATORS
 from desa_ray.core.ranking import complete_order
 from desa_ray.engines.gemm import Float32Gemm, Gemm, best_gemm
 from desa_ray.pipeline.stage import Shard, Stage
+from desa_ray.stages.calibrated import read_calibration
 from desa_ray.stages.document_vectors import corpus_shard
 from desa_ray.stages.ranking import (
     RankedQuery,
@@ -73,12 +74,16 @@ def dense_queries(
         given[source] = (
             vectors[rows, 0] if source == "query" else vectors[rows, : stage.params["texts"]]
         )
-    expanded, diagnostics = operator.function(given, **options(stage))
+    numbers: dict[str, Any] = dict(options(stage))
+    if operator.calibrated:
+        found = stage.inputs["calibration"]
+        numbers["alpha"] = engine.get(found.key.digest, lambda: read_calibration(found)[0])
+    expanded, diagnostics = operator.function(given, **numbers)
     all_fell_back = fallbacks(engine, stage)
     fell_back = np.array([all_fell_back[row] for row in rows], bool)
     expanded[fell_back] = given["query"][fell_back]
-    found = diagnostics.get("angle_deg")
-    angles = [None if found is None or fell_back[i] else float(found[i]) for i in range(len(rows))]
+    angle = diagnostics.get("angle_deg")
+    angles = [None if angle is None or fell_back[i] else float(angle[i]) for i in range(len(rows))]
     return expanded, angles
 
 

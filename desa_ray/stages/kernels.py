@@ -11,10 +11,13 @@ from functools import cache
 
 import numpy as np
 
-from desa_ray.core.dense import contextual, residual
+from desa_ray.core.adjusted import adjusted
+from desa_ray.core.dense import anchored, contextual, residual
+from desa_ray.core.fusion import release
 from desa_ray.core.fusion.depth import replay, replay_prefixes
 from desa_ray.core.fusion.rrf import fuse_order, fuse_with_prefixes
 from desa_ray.core.ranking import complete_order
+from desa_ray.core.sparse import Scored
 from desa_ray.core.topk import TopK
 from desa_ray.engines.bm25 import BM25
 from desa_ray.engines.postings import Postings
@@ -34,6 +37,7 @@ def compile_kernels() -> None:
         texts = np.ones((1, 2, 3), np.float32)
         residual(np.ones((1, 3), np.float32), texts)
         contextual(texts)
+        anchored(np.ones((1, 3), np.float32), texts, 0.5)
         scores = np.array([[0.5, 0.25]], np.float32)
         (order,) = complete_order(scores)
         TopK(1, 1, 2).add(scores, 0)
@@ -45,7 +49,9 @@ def compile_kernels() -> None:
         fuse_with_prefixes([order, order], weights, kappa, 1, 1)
         replay([order, order], weights, kappa, 1)
         replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)
-        _one_document().scores([])
+        release.replay([order, order], weights, kappa, 1)
+        docs, found = _one_document().scores([])
+        adjusted(Scored(docs, found))
 
 
 def _one_document() -> BM25:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from desa_ray.core.fusion.cutoffs import CUTOFFS
-from desa_ray.core.operators import SPARSE_OPERATORS
 from desa_ray.core.topk import Keys, TopK, best_hits, documents_of, scores_of
 from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
@@ -34,7 +33,8 @@ from desa_ray.stages.ranking import (
     ranking_size,
     write_ranked,
 )
-from desa_ray.stages.sparse_ranking import sparse_hits, without
+from desa_ray.stages.sparse_ranking import by_range, sparse_hits, without
+from desa_ray.stages.sparse_ranking import corpus_size as documents
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.tables import read_array, write_array
 
@@ -165,12 +165,12 @@ class DensePrefixWork(PrefixWork):
 
 def _dense(keys: Keys, total: int, depth: int, own: int | None, angle: float | None) -> RankedQuery:
     """A query's prefix from the best keys of all documents."""
-    docs, scores = _kept(keys, depth, own)
+    docs, scores = kept(keys, depth, own)
     top = [*(float(score) for score in scores[:2]), None, None]
     return RankedQuery(docs, total - (own is not None), (top[0], top[1]), angle)
 
 
-def _kept(keys: Keys, depth: int, own: int | None) -> tuple[np.ndarray, np.ndarray]:
+def kept(keys: Keys, depth: int, own: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Documents and scores behind keys, without a query's own document."""
     docs, scores = documents_of(keys), scores_of(keys)
     if own is not None:
@@ -192,7 +192,7 @@ def dense_best(
         chosen = TopK(len(some), depth + 1, total)
         for first, scores in dense_scores(engine, stage, queries, memory_gb):
             chosen.add(scores, first)
-        found += [_kept(chosen.keys(i), depth, own.get(row)) for i, row in enumerate(some)]
+        found += [kept(chosen.keys(i), depth, own.get(row)) for i, row in enumerate(some)]
     return found
 
 
@@ -252,8 +252,8 @@ def _ranges(stage: Stage) -> Iterator[tuple[int, int]]:
     """The ranges of documents that are scored one after another; one where the operator looks at
     whole lists.
     """
-    total = stage.inputs["postings"].artifact.manifest()["counts"]["documents"]
-    size = RANGE_DOCUMENTS if SPARSE_OPERATORS[stage.params["operator"]].local else max(1, total)
+    total = documents(stage)
+    size = RANGE_DOCUMENTS if by_range(stage) else max(1, total)
     return pairwise(bounds(total, size))
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from desa_ray.core.adjusted import adjusted_sources
 from desa_ray.core.operators import SPARSE_OPERATORS, Scored
 from desa_ray.core.ranking import sparse_order
 from desa_ray.engines.bm25 import BM25
@@ -29,7 +30,7 @@ class SparseRankingWork(RankingWork):
     """
 
     def documents(self, stage: Stage) -> int:
-        return stage.inputs["postings"].artifact.manifest()["counts"]["documents"]
+        return corpus_size(stage)
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         own = own_documents(engine, stage)
@@ -49,6 +50,18 @@ def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]
         return hits.docs, hits.scores
     kept = hits.docs != document
     return hits.docs[kept], hits.scores[kept]
+
+
+def corpus_size(stage: Stage) -> int:
+    return stage.inputs["postings"].artifact.manifest()["counts"]["documents"]
+
+
+def by_range(stage: Stage) -> bool:
+    """Whether what a document scores depends on its own hits alone, so that lists can be taken
+    range by range.
+    """
+    adjusts = stage.params.get("scores") == "adjusted"
+    return SPARSE_OPERATORS[stage.params["operator"]].local and not adjusts
 
 
 def sparse_hits(
@@ -71,4 +84,8 @@ def sparse_hits(
         texts = stage.inputs[source]
         terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(texts))
         hits[source] = Scored(*scorer.scores(terms[row], start, stop))
+    if not by_range(stage):
+        assert (start, stop) in ((0, None), (0, corpus_size(stage))), "needs whole lists"
+    if stage.params.get("scores") == "adjusted":
+        hits = adjusted_sources(hits)
     return used.function(hits, **numbers)

@@ -2,6 +2,8 @@
 another way.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -68,14 +70,15 @@ def test_a_row_does_not_depend_on_its_batch_or_memory_layout():
     for name, operator in DENSE_OPERATORS.items():
         used = slice(0, 1) if operator.one_text else slice(0, 3)
         cut = {source: v if source == "query" else v[:, used] for source, v in whole.items()}
-        expected = operator.function(cut)[0]
+        numbers = DENSE_NUMBERS.get(name, {})
+        expected = operator.function(cut, **numbers)[0]
         for row in range(9):
             one = operator.function(
-                {source: vectors[row : row + 1] for source, vectors in cut.items()}
+                {source: vectors[row : row + 1] for source, vectors in cut.items()}, **numbers
             )[0]
             assert one.tobytes() == expected[row : row + 1].tobytes(), name
         other = operator.function(
-            {s: v if s == "query" else v[:, used] for s, v in strided.items()}
+            {s: v if s == "query" else v[:, used] for s, v in strided.items()}, **numbers
         )[0]
         assert other.tobytes() == expected.tobytes(), name
 
@@ -84,8 +87,8 @@ def test_dense_operators_return_arrays_of_their_own():
     given = {"query": unit(2, 8)} | {
         name: unit(2, 1, 8) for name in ("query_reference", "reference", "rewrite")
     }
-    for operator in DENSE_OPERATORS.values():
-        expanded, _ = operator.function(given)
+    for name, operator in DENSE_OPERATORS.items():
+        expanded, _ = operator.function(given, **DENSE_NUMBERS.get(name, {}))
         assert not any(np.shares_memory(expanded, vectors) for vectors in given.values())
 
 
@@ -118,7 +121,18 @@ def test_vectors_without_a_direction_are_refused():
         DENSE_OPERATORS["query2doc"].function({"query_reference": pair})
 
 
-NONE_ADMITTED = {"relax_count": {"count": 0}, "relax_share": {"share": 1}}
+NONE_ADMITTED = {
+    "relax_count": {"count": 0},
+    "relax_share": {"share": 1},
+    "masked_sum": {"share": Fraction(1, 2)},
+    "geometric": {"share": Fraction(1, 2)},
+    "rank_sum": {"kappa": Fraction(60)},
+}
+DENSE_NUMBERS = {
+    "anchor": {"alpha": Fraction(3, 20)},
+    "anchor_calibrated": {"alpha": 0.25},
+    "residual_weight": {"gamma": Fraction(1, 2)},
+}
 ORIGINAL = {1: 2.5, 4: 0.0, 7: 1.25, 9: 3.1}
 EXPANDED = {0: 9.0, 1: 3.0, 4: 0.5, 5: 8.0, 7: 6.0, 9: 3.3, 11: 0.1}
 
@@ -177,6 +191,9 @@ def test_each_sparse_operator_has_the_support_the_paper_gives_it():
         "relax_count": [1, 4, 7, 9],
         "relax_share": [1, 4, 7, 9],
         "word2passage": [6],
+        "masked_sum": [1, 4, 7, 9],
+        "geometric": [1, 4, 7, 9],
+        "rank_sum": [1, 4, 7, 9],
     }
     assert SPARSE_OPERATORS["mask"].function(given).scores.tolist() == [
         3.0,

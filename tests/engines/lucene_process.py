@@ -108,6 +108,31 @@ def collected(
     return results
 
 
+def searched(
+    documents: dict[str, str], queries: Sequence[str]
+) -> list[tuple[list[str], np.ndarray]]:
+    """For each query what Anserini's `SimpleSearcher` returns: ids and scores after its tie
+    adjuster.
+    """
+    from jnius import autoclass
+
+    with tempfile.TemporaryDirectory() as folder:
+        writer = autoclass("io.anserini.index.SimpleIndexer")(folder, False, 1)
+        for name, text in documents.items():
+            if text.strip():
+                assert writer.addRawDocument(json.dumps({"id": name, "contents": text}))
+        writer.close(True)
+        searcher = autoclass("io.anserini.search.SimpleSearcher")(folder)
+        searcher.set_bm25(0.9, 0.4)
+        results = []
+        for text in queries:
+            hits = searcher.search(text, max(1, len(documents)))
+            scores = np.array([np.float32(hit.score) for hit in hits], np.float32)
+            results.append(([hit.docid for hit in hits], scores))
+        searcher.close()
+    return results
+
+
 def _query(text: str):
     from jnius import autoclass
 

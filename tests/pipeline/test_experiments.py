@@ -45,6 +45,7 @@ CELLS = {
     "external": 7,
     "generator": 2,
     "kappa": 20,
+    "operators": 17,
 }
 
 

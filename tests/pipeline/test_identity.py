@@ -107,6 +107,13 @@ def test_bm25_parameters_change_no_posting(config, home):
     assert _changed(config, other, home) == {"ranking", "fusion"}
 
 
+def test_settings_for_parity_change_only_what_they_decide(config, home):
+    adjusted = replace(config, sparse=replace(config.sparse, scores="adjusted"))
+    assert _changed(config, adjusted, home) == {"ranking", "fusion"}
+    released = replace(config, fusion=replace(config.fusion, replay="release"))
+    assert _changed(config, released, home) == {"fusion"}
+
+
 def test_fewer_draws_keep_the_keys_of_those_that_stay(config, home):
     all_draws, one = _keys(config, home), _keys(replace(config, draws=1), home)
     assert all(one[name] <= all_draws[name] for name in one)

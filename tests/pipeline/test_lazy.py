@@ -36,6 +36,8 @@ METHODS = (
     "qudar_score_confidence",
     "sparse_only",
     "relaxed_count",
+    "rank_sum",
+    "desa sparse.scores=adjusted",
     "bm25",
 )
 
@@ -83,7 +85,7 @@ def shallow(monkeypatch) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_lazy_records_are_those_of_complete_rankings(method, scifact_slice, warm_home, shallow):
     config = typed(
-        f"method={method}",
+        *f"method={method}".split(),
         *dataset(scifact_slice),
         "draws=1",
         "evaluation.measures=[R@50,Judged@5]",
