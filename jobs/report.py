@@ -31,6 +31,7 @@ from desa_ray.types import sha256_json
 
 from .cli.app import hydra_app, output_folder
 from .cli.console import note
+from .cli.settings import PARITY
 
 
 def _texts(value: Any) -> Any:
@@ -252,6 +253,8 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
 
 def _task(config: DictConfig) -> None:
     plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    for name in ("fusion", "sparse", "generator", PARITY):  # of the group parity, for runs
+        plain.pop(name, None)
     options = checked(ReportConfig, plain)
     (make_report if options.query is None else tell_story)(options, output_folder())
 

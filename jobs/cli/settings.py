@@ -12,6 +12,7 @@ from desa_ray.experiment.spec import RUN_KEYS, CellSpec, cell_spec, flat
 
 from .composition import Plain, plain_of
 
+PARITY = "parity"  # top-level key of the group of that name: what `desa report` takes from it
 FREE_TEXTS = (
     "dataset.queries",
     "encoder.query_prefix",
@@ -26,7 +27,7 @@ def spec_of(config: DictConfig | Plain, folder: Path, further: Sequence[str] = (
         folder: where the cell's files go.
         further: top-level keys that the verb reads itself.
     """
-    unknown = [str(key) for key in config if key not in (*RUN_KEYS, *further, "hydra")]
+    unknown = [str(key) for key in config if key not in (*RUN_KEYS, *further, PARITY, "hydra")]
     settings = plain_of(config) if isinstance(config, DictConfig) else config
     refuse_credentials(addresses(settings))
     known = [*RUN_KEYS, *further]
