@@ -18,7 +18,8 @@ def read_until_certain(items, starts, sizes, weights, kappa, union, peek, top, r
     next_C = np.zeros(channels)
     for c in range(channels):
         next_C[c] = weights[c] / (kappa + 1.0) if sizes[c] > 0 else 0.0
-    count, found, rival = 0, 0, 0
+    # typed: a literal would compile what it is passed to twice
+    count, found, rival = np.int64(0), np.int64(0), np.int64(0)
     while True:
         if found == k:
             unread = 0.0
@@ -33,7 +34,7 @@ def read_until_certain(items, starts, sizes, weights, kappa, union, peek, top, r
                 )
                 if rival < 0:
                     return
-        turn = -1
+        turn = np.int64(-1)
         for c in range(channels):
             if reads[c] < sizes[c] and (turn < 0 or next_C[c] > next_C[turn]):
                 turn = c
@@ -89,7 +90,7 @@ def _rival(last, first, observed, count, chosen_N, low_N, gained_NC, next_C):
         y = observed[place]
         if not chosen_N[y] and not _precedes(last, y, low_N, gained_NC, next_C):
             return place
-    return -1
+    return np.int64(-1)
 
 
 @njit(cache=True, nogil=True)
