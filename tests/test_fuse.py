@@ -18,8 +18,11 @@ from desa_ray.jobs.fuse import main, run_names
 from tests.reference import GOLDEN
 
 
-def test_golden_cases_through_the_public_function():
-    for path in GOLDEN:
+@pytest.mark.parametrize(
+    "step", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["a quarter", "all"]
+)
+def test_golden_cases_through_the_public_function(step):
+    for path in GOLDEN[::step]:
         case = json.loads(path.read_text(encoding="utf-8"))
         expected = case["expected"]
         result = desa_ray.fuse(

@@ -167,6 +167,7 @@ def test_nothing_of_the_caller_changes(swept, place):
     )
 
 
+@pytest.mark.slow
 def test_two_runs_on_local_ray_at_once(place):
     """Both start a cluster of their own, from two threads, in the same second."""
     common = ["dataset=demo_small", "method=bm25", "cluster.cpus=2", UNLOGGED]

@@ -217,6 +217,7 @@ def test_ctrl_c_detaches_and_the_job_can_be_followed_again(site, script, tmp_pat
     assert "submit.job=" in err
 
 
+@pytest.mark.slow
 def test_paths_that_one_node_does_not_share_are_refused(site, tmp_path):
     """Paths that one node does not share are refused with its name."""
     if not site.hides:

@@ -235,13 +235,13 @@ def test_many_first_runs_at_once_share_a_new_database(tmp_path):
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for digit in "123"
+        for digit in "12"
     ]
     for process in started:
         output, _ = process.communicate(timeout=280)
         assert process.returncode == 0, output
-    assert [run.info.status for run in runs_in(uri)["a sweep"]] == ["FINISHED"] * 3
-    assert len(runs_in(uri)["one"]) == 3
+    assert [run.info.status for run in runs_in(uri)["a sweep"]] == ["FINISHED"] * 2
+    assert len(runs_in(uri)["one"]) == 2
 
 
 def test_documents_are_never_half_written(tmp_path):
