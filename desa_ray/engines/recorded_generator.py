@@ -75,9 +75,11 @@ def recording(folder: Path, prompt: Prompt) -> Path:
     """The file that holds a prompt's recorded texts.
 
     Raises:
-        DesaError: it is not there.
+        DesaError: it is not there, or no plain file.
     """
     file = folder / f"{prompt.name}.jsonl"
+    if file.exists() and not file.is_file():  # it is read twice, which a pipe allows once
+        raise DesaError("is not a plain file", where=str(file), hint="put a file there")
     if not file.is_file():
         raise DesaError(
             f"no recorded texts of the prompt {prompt.name}",
