@@ -17,9 +17,11 @@ NAME = "desa-ray"
 
 
 def working_folder() -> Path:
-    """The folder that this process works in. Raises DesaError where it was removed."""
+    """The folder that this process works in. Raises DesaError where it was removed, or its name is
+    not UTF-8.
+    """
     try:
-        return Path.cwd()
+        return _utf8(Path.cwd(), "cd to a folder with another name")
     except OSError as error:
         what = f"the current folder is gone: {error.strerror}"
         raise DesaError(
@@ -30,9 +32,20 @@ def working_folder() -> Path:
 def home() -> Path:
     """`$DESA_HOME`, else `.desa` in the current folder: store, MLflow database, models,
     data sets.
+
+    Raises:
+        DesaError: its name is not UTF-8: parquet files and databases cannot be opened there.
     """
-    given = Path(os.environ.get("DESA_HOME") or ".desa")
+    given = _utf8(Path(os.environ.get("DESA_HOME") or ".desa"), "set DESA_HOME to another folder")
     return given if given.is_absolute() else working_folder() / given
+
+
+def _utf8(folder: Path, hint: str) -> Path:
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise DesaError("the name is not UTF-8", where=str(folder), hint=hint) from None
+    return folder
 
 
 def private_folder(own_home: Path | None = None) -> Path:

@@ -102,3 +102,16 @@ def test_nothing_of_ours_has_a_fixed_name_in_the_shared_folder(runtime, tmp_path
     assert list(shared.iterdir()) == []
     assert sorted(path.name for path in (runtime / "desa-ray").iterdir())[0].startswith("engines-")
     assert (runtime / "desa-ray" / "kernels.lock").exists()
+
+
+def test_names_that_are_not_utf8_are_refused(tmp_path, monkeypatch):
+    """Polars and SQLite open no file there."""
+    odd = tmp_path / "h\udcff"
+    odd.mkdir()
+    monkeypatch.setenv("DESA_HOME", str(odd))
+    with pytest.raises(DesaError, match=r"h\\udcff: the name is not UTF-8 .*DESA_HOME"):
+        home()
+    monkeypatch.setenv("DESA_HOME", "below")
+    monkeypatch.chdir(odd)
+    with pytest.raises(DesaError, match="cd to a folder with another name"):
+        home()
