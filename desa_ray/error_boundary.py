@@ -12,8 +12,11 @@ from contextlib import contextmanager, suppress
 
 from desa_ray.crash import one_line, write_report
 from desa_ray.errors import Crashed, DesaError
+from desa_ray.lines import shown
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
+NAMES = (errno.ENAMETOOLONG, errno.ELOOP)  # of a path that the user gave
+NAME_HINT = "name another path"
 DISK_HINT = "free or fix the disk, then the same command goes on"
 REPORT_HINT = "this is a fault of desa-ray: please report it with that file"
 MEMORY_HINT = "free memory, or give less work at once: cluster.shard_*, fewer workers"
@@ -29,6 +32,8 @@ def as_desa_error(error: BaseException, where: str = "") -> DesaError:
         return error
     if isinstance(error, OSError) and error.errno in DISK:
         return DesaError(str(error.strerror), where=str(error.filename or where), hint=DISK_HINT)
+    if isinstance(error, OSError) and error.errno in NAMES:
+        return DesaError(str(error.strerror), where=shown(str(error.filename)), hint=NAME_HINT)
     path = write_report(error, what=where)
     report = (
         f"crash report: {path}" if path else "no crash report can be written: no folder takes one"

@@ -187,3 +187,13 @@ def test_a_clock_that_jumps_by_a_year(cluster, collection, desa, tmp_path, monke
     assert records_of(desa, collection, tmp_path, "jumps", *options).read_bytes() == right
     again = desa("run", *dataset(collection), *options, home=tmp_path / "home-jumps")
     assert "0 stages to compute" in again.stdout + again.stderr
+
+
+@pytest.mark.parametrize(
+    "place", ["records", "generator.folder", "encoder.path", "--config-dir", "dataset.path"]
+)
+def test_a_path_that_is_too_long_is_one_line(place, collection, refuse):
+    name = "x" * 3000
+    given = [place, name] if place.startswith("--") else [f"{place}={name}"]
+    verb, common = ("report", []) if place == "records" else ("plan", dataset(collection))
+    refuse(["xxxx"], verb, *common, *given)
