@@ -129,7 +129,7 @@ def test_an_expansion_of_a_million_terms(collection, desa, tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows if row["draw"] == 0))
     found = pl.read_parquet(records_of(desa, collection, tmp_path, "terms"))
     assert found["fallback"].to_list() == [False, False]
-    assert found["ndcg_at_10"].min() > 0
+    assert all(value > 0 for value in found["ndcg_at_10"])
 
 
 @pytest.mark.slow
