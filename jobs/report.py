@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import polars as pl
 from omegaconf import DictConfig, OmegaConf
@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from rich.markdown import Markdown
 
 from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
+from desa_ray.core.statistics.release import SEED
 from desa_ray.core.statistics.sampling import Sampling, Scheme
 from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
@@ -20,6 +21,7 @@ from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.report.build import Report, build_report, write_report
 from desa_ray.report.gain import Gain, with_gain
 from desa_ray.report.load import FILE, load_records
+from desa_ray.report.paper_tables import NOTES, PAPER_TABLES
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
 from desa_ray.report.stored import StoredFusion
@@ -84,11 +86,19 @@ class ReportConfig:
     query: Word
     story: StoryConfig
     compare: dict[str, Any] | None = None
+    preset: Literal["paper"] | None = None
 
     @property
     def used_gain(self) -> Gain:
         """The gain asked for, else that of the numbers to compare with, else linear."""
-        return self.gain or ("exponential" if self.compare else "linear")
+        return self.gain or ("exponential" if self.compare or self.preset else "linear")
+
+    @property
+    def used_sampling(self) -> Sampling:
+        """As asked for; the paper's preset resamples as its authors did."""
+        if self.preset is None:
+            return Sampling(self.resamples, self.seed, self.sampling)
+        return Sampling(self.resamples, self.seed or SEED, "release")
 
     @property
     def sources(self) -> list[str]:
@@ -128,9 +138,10 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     study = gather(config)
     study.notes.append(f"nDCG@10 has {config.used_gain} gain")
     published = Published(config.compare) if config.compare else None
-    report = build_report(
-        study, Sampling(config.resamples, config.seed, config.sampling), published
-    )
+    if config.preset:
+        study.notes += NOTES
+    further = PAPER_TABLES if config.preset else ()
+    report = build_report(study, config.used_sampling, published, further)
     write_report(report, folder)
     if config.trec:
         export_trec(study, folder / "trec", config.store)

@@ -330,6 +330,28 @@ def robustness_line(own: Sequence[Mapping], other: Sequence[Mapping]) -> dict[st
     }
 
 
+def macro_intervals() -> dict[str, Any]:
+    found: dict[str, Any] = {method: {} for method in MAIN}
+    for method, own in found.items():
+        for row in rows("main-macro-bootstrap", method=METHODS[method]):
+            name = OUTCOMES.get(row["metric"], row["metric"])
+            own[name] = row["estimate"]
+            own[f"{name}_ci"] = [row["ci95_lower"], row["ci95_upper"]]
+    return found
+
+
+def access_changes() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for method in MAIN[1:]:
+        for row in no_macro("access-changes-vs-original", method=METHODS[method]):
+            found.setdefault(row["dataset"], {})[method] = {
+                "dense_reduction": row["dense_total_reduction_pct"],
+                "sparse_reduction": row["sparse_total_reduction_pct"],
+                "both_shallower": 100 * row["dual_depth_improvement_rate"],
+            }
+    return found
+
+
 def build() -> dict[str, Any]:
     quarters, quarters_of = quartiles()
     spearman, spearman_of = correlations()
@@ -370,6 +392,9 @@ def build() -> dict[str, Any]:
         "correlations": spearman,
         "correlations_by_dataset": spearman_of,
         "ablations": ablations(),
+        "macro_intervals": macro_intervals(),
+        "gains_over_shared": {"shared": changes(means("desa"), means("shared"))},
+        "access_changes": access_changes(),
         "robustness": robustness(),
     }
 

@@ -110,11 +110,16 @@ class Report:
         return [table for pair in self.tables for table in pair if table is not None]
 
 
-def build_report(study: Study, sampling: Sampling, published: Published | None = None) -> Report:
-    """Compute every table and figure of a study."""
+def build_report(
+    study: Study,
+    sampling: Sampling,
+    published: Published | None = None,
+    further: Sequence[tuple[str, Builder, str]] = (),
+) -> Report:
+    """Compute every table and figure of a study; `further` are tables beside the usual ones."""
     tables: list[Table] = []
     left_out = []
-    for name, builder, needs in TABLES:
+    for name, builder, needs in (*TABLES, *further):
         found = builder(study, sampling)
         made = [found] if isinstance(found, Table) else list(found or ())
         tables += made

@@ -32,6 +32,9 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "correlations": ("correlation",),
     "correlations_by_dataset": ("dataset", "correlation"),
     "ablations": ("ablation",),
+    "macro_intervals": ("method",),
+    "gains_over_shared": ("comparator",),
+    "access_changes": ("dataset", "method"),
     "robustness": ("axis", "value", "dataset"),
 }
 WITHOUT_TEXT = ("original", "bm25", "dense_original")  # methods that need no generator

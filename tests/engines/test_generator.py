@@ -246,8 +246,8 @@ def test_a_revision_that_the_hub_lacks_is_one_clear_error(tmp_path):
     revision, unknown, gated, _ = result.stdout.splitlines()
     assert revision.startswith(
         "generator qwen2_5_7b: Qwen/Qwen2.5-7B-Instruct has no revision"
-        " fe11104b620d588ccc049ff6631dd3ea002e3d98: the paper prints this revision, but ran the"
-        " model with MLX"
+        " fe11104b620d588ccc049ff6631dd3ea002e3d98: the paper prints this revision of the Qwen"
+        " repository"
     )
     assert "set generator.revision to a commit" in revision
     assert "the hub has no repository nobody/nothing" in unknown

@@ -7,18 +7,23 @@ import json
 import polars as pl
 import pytest
 import yaml
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
+from desa_ray.config import checked
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.jobs.report import ReportConfig
 from desa_ray.report.build import build_report
 from desa_ray.report.comparisons import external_table, primary_tests_table, qudar_effects_table
+from desa_ray.report.paper_tables import PAPER_TABLES, held_out_table
 from desa_ray.report.published import SAME, Published
 from desa_ray.report.results import channel_evidence_table, gain, main_table
 from desa_ray.report.robustness import ablations_table, robustness_table
 from desa_ray.report.study import Study
 from desa_ray.report.table import Table
 from tests.release_compare import FILE, build
-from tests.release_data import RELEASE
+from tests.release_data import RELEASE, results
 from tests.report.release_study import difference_records, published_records
 
 FEW = Sampling(resamples=5)
@@ -126,6 +131,29 @@ def test_qudar_depths_are_the_published(study):
     assert row(depths, method="qudar_complete")["depth_total"] == close(5478.375543058993)
 
 
+def test_the_papers_preset_resamples_as_its_authors():
+    with initialize_config_module("desa_ray.conf", version_base="1.3"):
+        composed = OmegaConf.to_container(compose("report", ["preset=paper"]), resolve=True)
+    options = checked(ReportConfig, composed)
+    assert options.used_sampling == Sampling(10_000, 20260813, "release")
+    assert options.used_gain == "exponential"
+
+
+def test_held_out_sets_are_the_four_that_were_not_developed_on(study):
+    rows = {
+        method: {r["dataset"]: r["ndcg_at_10"] for r in results(method)}
+        for method in ("original", "desa")
+    }
+    held_out = ("arguana", "fiqa", "scidocs", "webis-touche2020")
+    table = held_out_table(study, FEW)
+    for method, values in rows.items():
+        own = row(table, group="held out", method=method)
+        assert own["ndcg_at_10"] == close(sum(values[name] for name in held_out) / 4)
+        rest = [value for name, value in values.items() if name not in held_out]
+        own = row(table, group="development", method=method)
+        assert own["ndcg_at_10"] == close(sum(rest) / 3)
+
+
 def test_primary_tests_on_their_rows_are_theirs_to_the_digit():
     published = pl.read_csv(RELEASE / "primary-paired-tests.csv")
     table = primary_tests_table(Study(difference_records()), Sampling(10_000, 20260813, "release"))
@@ -148,10 +176,11 @@ def test_the_file_to_compare_with_follows_from_their_rows():
 def test_their_rows_beside_their_numbers_differ_by_nothing(study):
     """Every table that has published numbers, and every one of its rows."""
     published = Published(build())
-    report = build_report(study, FEW, published)
+    report = build_report(study, FEW, published, PAPER_TABLES)
     beside = {own.name: other for own, other in report.tables if other is not None}
     assert {"main", "per_dataset", "channel_evidence", "external", "ablations"} <= set(beside)
     assert {"operator_controls", "qudar_effects", "qudar_weights", "robustness"} <= set(beside)
+    assert {"macro_intervals", "gains_over_shared", "access_changes"} <= set(beside)
     resampled = ("CI", "p", "wins")
     for name, table in beside.items():
         for line in table.rows:
