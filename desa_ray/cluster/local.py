@@ -175,6 +175,9 @@ def _settings(folder: Path) -> Mapping[str, str | None]:
         "RAY_raylet_start_wait_time_s": (
             "1"
         ),  # of one question; `_patient` decides how often it is asked
+        # Ray ends the whole driver, without a word, when its GCS has been gone for a minute; here
+        # the death of a program of the cluster is seen and told, however busy the machine is.
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",
         "RAY_worker_register_timeout_seconds": f"{patience_s:.0f}",
     }
 
