@@ -87,6 +87,7 @@ def test_a_raylet_that_dies_is_told_at_once_with_its_own_reason(collection, tmp_
 
 
 @pytest.mark.busy
+@pytest.mark.slow
 def test_a_raylet_that_is_up_at_the_second_try_serves(tmp_path, long_folder):
     arguments = ["doctor", "--json", "--fail-gib", "0"]
     code, out, err, _ = _desa("slow", (1, 300), tmp_path, *arguments, TMPDIR=str(long_folder))

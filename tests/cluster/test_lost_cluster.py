@@ -134,6 +134,7 @@ def test_a_run_goes_on_in_a_new_cluster_with_the_shards(
     assert "starting it again" in told
 
 
+@pytest.mark.slow
 def test_a_cluster_that_dies_again_is_told_in_one_line(backend, store):
     """A cluster that dies again is told in one line for every stage that is left."""
     todo = _stages(store, "first", ends="raylet") + _stages(store, "second")

@@ -130,10 +130,17 @@ def test_expectations_of_ones_own_are_read(refuse):
 
 
 def test_all_of_our_own_files_pass_under_other_names():
+    """But the group `parity`: it speaks of all settings, which people do in experiments."""
     conf = Path(str(resources.files("desa_ray.conf")))
-    for file in conf.glob("*/*.yaml"):
+    ours = [file for file in conf.glob("*/*.yaml") if file.parent.name != "parity"]
+    for file in ours:
         write(f"{file.parent.name}/my_{file.name}", file.read_bytes())
-    assert len(read_folder(Path("my"))) == len(list(conf.glob("*/*.yaml"))) > 60
+    assert len(read_folder(Path("my"))) == len(ours) > 60
+
+
+def test_a_parity_of_ones_own_is_refused(refuse):
+    write("parity/mine.yaml", GLOBAL + "fusion: {replay: release}\n")
+    refuse(["parity/mine.yaml: ", "experiment"], "run", "--config-dir", "my", "parity=mine")
 
 
 def test_what_is_no_yaml_and_what_is_hidden_is_passed_over():

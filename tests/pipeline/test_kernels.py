@@ -57,6 +57,7 @@ def kernels(cache: Path) -> set[str]:
     return {path.name for path in cache.rglob("*.nbc")}
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_compile_each_kernel_once(tmp_path):
     """Processes that start together compile each kernel once; waiting for it costs little."""
     together = [compiling(tmp_path) for _ in range(2)]
