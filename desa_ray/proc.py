@@ -1,6 +1,8 @@
 """Processes of this machine as /proc shows them, each known by its number and its start time.
 
-A number alone proves nothing: it is used again.
+A number alone proves nothing: it is used again. psutil is not used here: leases keep start times as
+the kernel counts them, in clock ticks since boot, which a change of the clock does not move, and a
+guard is a bare interpreter that imports nothing else.
 """
 
 from collections.abc import Iterator

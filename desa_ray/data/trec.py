@@ -12,16 +12,13 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import numpy as np
 import polars as pl
 
 from desa_ray.data.raw import BLANKS, MAX_GRADE, grade_of
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, has_control, numbered_lines, shown
-from desa_ray.store.content import OLDEST
 from desa_ray.unpacking import file_blocks
 
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
@@ -234,31 +231,14 @@ def run_text(rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) 
     _check(pl.Series([tag]), "tag")
     _check(frame["query_id"], "query id")
     kept = frame.filter(pl.col("docs").list.len() > 0)
-    lines = kept.explode("docs")
+    length = pl.col("docs").list.len().cast(pl.Int64)
+    ranks, scores = pl.int_ranges(1, length + 1), pl.int_ranges(length, 0, -1)
+    columns = kept.select("query_id", "docs", rank=ranks, score=scores)
+    lines = columns.explode("docs", "rank", "score")
     _check(lines["docs"], "document id", of=lines["query_id"])
-    # What follows a document's id depends on its place and on how many there are: few lengths, so
-    # few such ends.
-    lengths, which = np.unique(
-        kept["docs"].list.len().to_numpy().astype(np.int64), return_inverse=True
-    )
-    starts = np.cumsum(lengths) - lengths
-    places = np.arange(lengths.sum()) - np.repeat(starts, lengths)
-    counts = pl.DataFrame({"rank": places + 1, "score": np.repeat(lengths, lengths) - places})
-    ends = counts.select(pl.format(" {} {} {}\n", "rank", "score", pl.lit(tag))).to_series()
-    own = lengths[which]
-    rows = np.arange(own.sum()) + np.repeat(starts[which] - (np.cumsum(own) - own), own)
-    text = lines.select(
-        pl.concat_str("query_id", pl.lit(" Q0 "), "docs", ends.gather(rows).alias("end"))
-    ).to_series()
-    arrow: Any = text.to_arrow(
-        compat_level=OLDEST
-    )  # the lines one after the other, and where each of them begins
-    _, begins, joined = arrow.buffers()
-    return (
-        bytes(memoryview(joined)[: np.frombuffer(begins, np.int64)[len(text)]])
-        if len(text)
-        else b""
-    )
+    fields = ("query_id", pl.lit("Q0").alias("iteration"), "docs", "rank", "score")
+    table = lines.select(*fields, pl.lit(tag).alias("tag"))
+    return table.write_csv(include_header=False, separator=" ", quote_style="never").encode()
 
 
 def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:

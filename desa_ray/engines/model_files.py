@@ -6,13 +6,13 @@ weights. Without it the first place that has the weights wins, and a search with
 error that lists every place.
 """
 
-import hashlib
 import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
+from desa_ray import files
 from desa_ray.config import EncoderConfig
 from desa_ray.errors import DesaError
 from desa_ray.lines import shown
@@ -48,8 +48,7 @@ def sha256_file(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _sha256(path: Path, _: tuple[int, int, int]) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return files.sha256_file(path)
 
 
 def find_model(config: EncoderConfig, model_home: Path) -> ModelFiles:

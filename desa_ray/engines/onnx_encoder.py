@@ -7,8 +7,6 @@ hidden states, and each text is pooled by itself, in float64, over its own token
 """
 
 import hashlib
-import os
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +20,7 @@ from desa_ray.engines.model_files import ModelFiles, sha256_file
 from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.engines.vectors import VERSIONS, check_unit_rows
 from desa_ray.errors import DesaError
+from desa_ray.files import whole
 from desa_ray.types import sha256_json
 
 PAD_MULTIPLE = 8
@@ -232,12 +231,5 @@ def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
 
 def _write(path: Path, data: bytes) -> None:
     """All of `data` or nothing under the final name, also with several writers and a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole(path, durable=True) as temporary:
+        temporary.write_bytes(data)

@@ -1,9 +1,8 @@
 """The files of a cell's output folder and of a sweep, each written whole or not at all."""
 
-import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,29 @@ from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.records import result_config
+from desa_ray.files import whole
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
 
 
-def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
 def write_json(path: Path, value: Any) -> Path:
-    """JSON under a temporary name, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-    )
-    return temporary.replace(path)
+    """A value as JSON."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    return write_lines(path, [text])
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> Path:
-    """Text lines under a temporary name, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return temporary.replace(path)
+    """Lines of text."""
+    with whole(path) as temporary:
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
 def write_records(path: Path, records: pl.DataFrame) -> Path:
-    """Query records as parquet under a temporary name, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    records.write_parquet(temporary, compression="zstd", statistics=False)
-    return temporary.replace(path)
+    """Query records as parquet."""
+    with whole(path) as temporary:
+        records.write_parquet(temporary, compression="zstd", statistics=False)
+    return path
 
 
 def write_runs(
@@ -57,12 +48,23 @@ def write_runs(
     paths = [
         folder / ("run.trec" if draw == 0 else f"run.draw{draw}.trec") for draw in range(len(runs))
     ]
-    temporaries = [path.with_name(f".{path.name}.{os.getpid()}") for path in paths]
-    if not all(map(_write_plain, temporaries, runs, tags)):
+    with ExitStack() as stack:
+        temporaries = [stack.enter_context(whole(path)) for path in paths]
+        _write_all(temporaries, runs, tags, note)
+    return paths
+
+
+def _write_all(
+    paths: Sequence[Path],
+    runs: Sequence[pl.DataFrame],
+    tags: Sequence[str],
+    note: Callable[[str], None],
+) -> None:
+    """All runs with their ids as they are, or all of them percent-encoded."""
+    if not all(map(_write_plain, paths, runs, tags)):
         note("ids with blanks: percent-encoded in the TREC runs, as they are in records.parquet")
-        for temporary, run, tag in zip(temporaries, runs, tags, strict=True):
-            write_run(temporary, _spelled(run), tag=tag)
-    return [temporary.replace(path) for temporary, path in zip(temporaries, paths, strict=True)]
+        for path, run, tag in zip(paths, runs, tags, strict=True):
+            write_run(path, _spelled(run), tag=tag)
 
 
 def _write_plain(path: Path, run: pl.DataFrame, tag: str) -> bool:

@@ -11,7 +11,6 @@ from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.cell_files import (
     manifest,
-    sha256_file,
     write_json,
     write_records,
     write_runs,
@@ -25,6 +24,7 @@ from desa_ray.experiment.records import (
     result_config,
 )
 from desa_ray.experiment.spec import CellSpec, flat
+from desa_ray.files import sha256_file
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.tracking.entries import CellRun, now_ms

@@ -6,7 +6,6 @@ column, and so is a file that is not the one its run wrote, where the run's own 
 it.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -17,6 +16,7 @@ import polars as pl
 from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.core.identifiers import rational
 from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.files import sha256_file
 
 TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
 TEXT_OR_NONE = ("generator", "encoder")
@@ -203,8 +203,7 @@ def check_unchanged(file: Path) -> None:
         ) from None
     if not wanted:
         return
-    with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    found = sha256_file(file)
     if found not in wanted:
         what = f"is not what its run wrote: SHA-256 {found}, summary.json says {listed(wanted)}"
         raise DesaError(what, where=str(file), hint="run the cell again; what is stored is reused")

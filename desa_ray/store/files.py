@@ -27,8 +27,9 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from desa_ray.errors import CorruptArtifact, DesaError
+from desa_ray.files import flush, sha256_file
 from desa_ray.store.faults import explained
-from desa_ray.store.writing import Content, Published, flush, sha256_of, written
+from desa_ray.store.writing import Content, Published, written
 from desa_ray.temporary import OwnFolder, sweep
 
 TEMPORARY = ".tmp-"
@@ -181,7 +182,7 @@ class Files:
                 stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
                 if _verified.get(str(path)) == stamp:
                     return path
-                found = sha256_of(path)
+                found = sha256_file(path)
             except FileNotFoundError:
                 raise self.corrupt(name, f"is missing, expected SHA-256 {sha256}") from None
             if found != sha256:

@@ -2,12 +2,11 @@
 hash.
 """
 
-import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from desa_ray.files import flush, sha256_file
 from desa_ray.store.faults import full_disk_told
 
 Content = bytes | Callable[[Path], object]
@@ -33,19 +32,5 @@ def written(name: str, content: Content, path: Path) -> Published:
         with full_disk_told(path.parent):
             content(path)
     flush(path)
-    sha256 = sha256_of(path)
+    sha256 = sha256_file(path)
     return Published(name.replace("*", sha256[:12]), sha256, path.stat().st_size)
-
-
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def flush(path: Path) -> None:
-    """Flush a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,5 @@
 """Reads finished runs back: the artifacts of a run, or of the children of a parent run."""
 
-import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from desa_ray.errors import DesaError
+from desa_ray.files import sha256_file
 from desa_ray.http_failures import one_line
 from desa_ray.places import home
 from desa_ray.tracking.failures import Nonsense, answers
@@ -66,8 +66,7 @@ def fetched(
 def _check_hash(run: Run, file: Path) -> None:
     """Compare a fetched file with the SHA-256 that its run noted as a tag, if it did."""
     wanted = run.data.tags.get(f"sha256.{file.name}")
-    with file.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    found = sha256_file(file)
     if wanted not in (None, found):
         what = f"its {file.name} is not what the run logged: SHA-256 {found}, the tag says {wanted}"
         raise DesaError(what, where=f"run {run.info.run_id}", hint="run the cell again")

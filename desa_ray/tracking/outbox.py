@@ -15,7 +15,6 @@ watchdog sends what it holds, and marks its runs KILLED where it never said `end
 
 import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from filelock import FileLock
 from mlflow.exceptions import MlflowException
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.files import whole
 from desa_ray.locks import ENTRIES, OUTBOX, SENDING, inside, tried
 from desa_ray.tracking.delivery import Delivery
 from desa_ray.tracking.entry_shapes import ENTRY as ENTRY_SHAPE
@@ -365,16 +365,8 @@ def kept_on_disk(folder: Path) -> Iterator[None]:
 
 
 def _write(path: Path, value: Any) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            json.dump(value, stream, ensure_ascii=False, allow_nan=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError:  # a full disk, say: what is half written would only take room there
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole(path, durable=True) as temporary, temporary.open("w", encoding="utf-8") as stream:
+        json.dump(value, stream, ensure_ascii=False, allow_nan=False)
 
 
 def _refused(error: Exception) -> bool:
