@@ -117,7 +117,10 @@ def test_every_experiment_composes_as_written(name):
     assert (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()[1].startswith("# ")
 
 
-PARTS = ("main", "external", "controls", "ablations", "kappa", "n_refs", "encoder", "generator")
+PARTS = (
+    *("main", "external", "controls", "operators", "ablations"),
+    *("kappa", "n_refs", "encoder", "generator"),
+)
 
 
 def test_the_papers_experiment_holds_all_others_once():
