@@ -28,6 +28,7 @@ OPERATORS: Mapping[str, Mapping[str, DenseOperator | SparseOperator]] = {
 }
 SCORE = "score"  # the fusion that sums scores instead of ranks
 REFERENCES = "references"  # the prompt whose texts `n_refs` counts
+UNBOUNDED = ("geometric",)  # a factor that rounds to 0 has no logarithm
 
 
 def operator(channel: ChannelConfig) -> DenseOperator | SparseOperator:
@@ -157,6 +158,10 @@ def _channel_problems(
     if channel.operator not in known:
         what = f"unknown {channel.kind} operator {channel.operator!r}"
         return [*found, (what, choices(channel.operator, known))]
+    scored = method.fusion == SCORE or method.weighting == "confidence"
+    if scored and channel.operator in UNBOUNDED:
+        what = f"scores of operator {channel.operator!r} may be minus infinity"
+        found.append((what, "fuse its ranks with fixed weights (fusion: rrf, weighting: fixed)"))
     declared = operator(channel).options
     for name, value in channel.options.items():
         if name not in declared:

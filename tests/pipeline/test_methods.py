@@ -172,6 +172,11 @@ WRONG = {
         {"weighting": "confidence"},
         ["weighting is confidence"],
     ),
+    "logarithms in a score fusion": (
+        [DENSE, channel("sparse", "geometric", options={"share": "1/2"})],
+        {"fusion": "score", "prefix": 1000},
+        ["channel sparse", "minus infinity", "fusion: rrf"],
+    ),
     "a prompt nobody uses": ([channel("dense", "original")], {}, ["no channel uses the prompt"]),
     "a prompt for an operator without text": (
         [channel("dense", "original", prompt="hyde"), SPARSE],
