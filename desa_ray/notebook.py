@@ -262,9 +262,8 @@ def _child(said: Any) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Wait for it to close what it started; kill it after that, or at a second interrupt."""
     try:
-        process.wait(ENDING_S)
-    except subprocess.TimeoutExpired:
-        pass
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_S)
     finally:
         process.kill()
         process.wait()

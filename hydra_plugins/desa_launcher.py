@@ -5,6 +5,7 @@ Hydra finds launchers only in the namespace `hydra_plugins`; what the cells of a
 function knows.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class DesaLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Run all jobs; returns one completed `JobReturn` a job, its summary as return value."""
+        """Run all jobs; returns one completed `JobReturn` per job, its summary as return value."""
         from desa_ray.errors import DesaError, listed
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
@@ -67,7 +68,7 @@ class DesaLauncher(Launcher):
             folders.append(sweep_folder / self.composer.folder(overrides, number))
             configs.append(self.composer.cell(overrides))
         places = [folder.resolve() for folder in folders]
-        if twice := sorted({str(place) for place in places if places.count(place) > 1}):
+        if twice := sorted(str(place) for place, cells in Counter(places).items() if cells > 1):
             what = f"{len(places)} cells, but several would write to {listed(twice)}"
             raise DesaError(
                 what, where="hydra.sweep.subdir", hint="let it differ, for example ${hydra.job.num}"

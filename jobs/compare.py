@@ -133,6 +133,17 @@ def measure_names(text: str) -> list[str]:
     return re.split(r",(?![^(]*\))", text)
 
 
+def add_measures(parser: ArgumentParser) -> None:
+    """The option `--measures`."""
+    parser.add_argument(
+        "--measures",
+        type=measure_names,
+        default=list(MEASURES),
+        metavar="M,M",
+        help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
+    )
+
+
 def _mean(values: pl.Series) -> float:
     return float(values.to_numpy().mean())
 
@@ -166,13 +177,7 @@ def _parser() -> ArgumentParser:
         metavar="Q",
         help="judgments, TREC or BEIR (.tsv with its header), plain or .gz",
     )
-    parser.add_argument(
-        "--measures",
-        type=measure_names,
-        default=list(MEASURES),
-        metavar="M,M",
-        help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
-    )
+    add_measures(parser)
     parser.add_argument(
         "--resamples",
         type=int,

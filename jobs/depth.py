@@ -28,10 +28,8 @@ from desa_ray.terminal import screen
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
-from .compare import measure_names
+from .compare import add_measures
 from .fuse import run_names
-
-MEASURES = ("nDCG@10", "R@20")
 
 
 def main(argv: list[str]) -> int:
@@ -151,12 +149,6 @@ def _parser() -> ArgumentParser:
         help="the runs hold whole lists: nothing follows their last documents",
     )
     parser.add_argument("--qrels", type=Path, metavar="Q", help="judgments: what a cut costs")
-    parser.add_argument(
-        "--measures",
-        type=measure_names,
-        default=list(MEASURES),
-        metavar="M,M",
-        help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
-    )
+    add_measures(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where tables, figures, page go")
     return parser

@@ -235,7 +235,7 @@ def scored(
     `evaluate`.
 
     Args:
-        grades: as from `positive_grades`; one query may stand there under several names.
+        grades: as from `positive_grades`; one query may occur under several names.
     """
     parsed = parse_measures(measures)
     for name, limit in grade_limits(parsed).items():

@@ -22,15 +22,15 @@ import numpy as np
 
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.topk import Keys, TopK, best_hits, documents_of, scores_of
-from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.pipeline.sizes import Params, Rows
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
 from desa_ray.stages.dense_ranking import corpus_size, dense_queries, dense_scores
 from desa_ray.stages.ranking import (
+    ChannelWork,
     RankedQuery,
     finish_ranked,
     own_documents,
     queries_in,
-    ranking_size,
     write_ranked,
 )
 from desa_ray.stages.sparse_ranking import by_range, sparse_hits, without
@@ -44,26 +44,12 @@ BLOCK_QUERIES = 512  # queries whose dense scores are selected from together
 RANGE_DOCUMENTS = 1 << 20  # documents whose BM25 scores are held at once
 
 
-class PrefixWork(Work):
+class PrefixWork(ChannelWork):
     """What both channels' prefixes share."""
-
-    unit = "queries"
-
-    @classmethod
-    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
-        whole = ranking_size(params, rows)
-        return Size(whole.items, whole.work, min(whole.volume, whole.items * params["depth"]))
-
-    @classmethod
-    def comparable_key(cls, params: Params, rows: Rows) -> Any:
-        return params["kind"]
 
     @classmethod
     def similarity(cls, params: Params) -> tuple[Any, ...]:
         return params.get("depth"), params.get("operator")
-
-    def plan_group(self, stage: Stage) -> str:
-        return stage.params["kind"]
 
     @abstractmethod
     def prefixes(

@@ -92,14 +92,38 @@ def queries_in(stage: Stage) -> int:
     return stage.inputs["queries"].rows
 
 
+class ChannelWork(Work):
+    """What plans need to know of stages with one row per query of a channel."""
+
+    unit = "queries"
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        whole = ranking_size(params, rows)
+        volume = whole.volume
+        if "depth" in params:  # only so many documents per query are kept
+            volume = min(volume, whole.items * params["depth"])
+        return Size(whole.items, whole.work, volume)
+
+    @classmethod
+    def comparable_key(cls, params: Params, rows: Rows) -> Any:
+        return params["kind"]
+
+    @classmethod
+    def similarity(cls, params: Params) -> tuple[Any, ...]:
+        return params.get("scoring"), params.get("operator")
+
+    def plan_group(self, stage: Stage) -> str:
+        return stage.params["kind"]
+
+
 @dataclass(frozen=True)
-class RankingWork(Work):
+class RankingWork(ChannelWork):
     """What both channels' rankings share: shards of queries, cut to the memory budget."""
 
     pool: Pool
     shard_queries: int
     memory_gb: float
-    unit = "queries"
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         # One shard's scores, orders and what is written of them fit into the budget together.
@@ -115,21 +139,6 @@ class RankingWork(Work):
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return finish_ranked(stage.artifact, self.shards(layout))
-
-    @classmethod
-    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
-        return ranking_size(params, rows)
-
-    @classmethod
-    def comparable_key(cls, params: Params, rows: Rows) -> Any:
-        return params["kind"]
-
-    @classmethod
-    def similarity(cls, params: Params) -> tuple[Any, ...]:
-        return params.get("scoring"), params.get("operator")
-
-    def plan_group(self, stage: Stage) -> str:
-        return stage.params["kind"]
 
     def shard_rows(self, rows: Rows) -> int:
         return self.shard_queries

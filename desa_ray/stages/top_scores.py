@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.pipeline.sizes import Rows
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
 from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.prefix import dense_best, sparse_best
-from desa_ray.stages.ranking import queries_in, ranking_size
+from desa_ray.stages.ranking import ChannelWork, queries_in
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
@@ -27,13 +27,12 @@ Best = tuple[np.ndarray, np.ndarray]  # documents int32 and their scores float64
 
 
 @dataclass(frozen=True)
-class TopScoresWork(Work):
+class TopScoresWork(ChannelWork):
     """Operator, scores, selection; one row per query."""
 
     pool: Pool
     shard_queries: int
     memory_gb: float
-    unit = "queries"
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(queries_in(stage), self.shard_queries)}
@@ -65,22 +64,6 @@ class TopScoresWork(Work):
             [read_table(stage.artifact, shard.parts[0], SCORES) for shard in self.shards(layout)]
         )
         return Finished(rows_content(table), {"rows": table.height})
-
-    @classmethod
-    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
-        whole = ranking_size(params, rows)
-        return Size(whole.items, whole.work, min(whole.volume, whole.items * params["depth"]))
-
-    @classmethod
-    def comparable_key(cls, params: Params, rows: Rows) -> Any:
-        return params["kind"]
-
-    @classmethod
-    def similarity(cls, params: Params) -> tuple[Any, ...]:
-        return params.get("scoring"), params.get("operator")
-
-    def plan_group(self, stage: Stage) -> str:
-        return stage.params["kind"]
 
     def shard_rows(self, rows: Rows) -> int:
         return self.shard_queries
@@ -117,6 +100,6 @@ class TopScores:
 
 
 def opened_scores(cache: WorkerCache, stage: Stage) -> TopScores:
-    """The stage's scores, opened once a worker."""
+    """The stage's scores, opened once per worker."""
     content = stage.artifact.manifest()["content"]
     return cache.get_mapped(f"scores {stage.key.digest} {content}", lambda: TopScores(stage))

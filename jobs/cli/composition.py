@@ -35,6 +35,8 @@ class Composer:
         self._parsed: dict[str, tuple[Override, bool]] = {}
         self._composed: dict[tuple[str, ...], DictConfig] = {}
         self._bases: dict[tuple[str, ...], Plain | None] = {}
+        below: Any = OmegaConf.to_container(master.hydra.sweep, resolve=False)
+        self._numbered = below["subdir"] == NUMBERED
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """The configuration of a cell as Hydra composes it; of cells with a short way, that of
@@ -56,9 +58,7 @@ class Composer:
 
     def folder(self, overrides: Sequence[str], number: int) -> Path:
         """The folder of cell `number` below that of the sweep."""
-        below = OmegaConf.to_container(self._master.hydra.sweep, resolve=False)
-        assert isinstance(below, dict)
-        if below["subdir"] == NUMBERED:
+        if self._numbered:
             return Path(str(number))
         config = self._whole(tuple(overrides))
         with open_dict(config):

@@ -138,7 +138,7 @@ def replay(
     Args:
         channels: C arrays of distinct document numbers, best first, in reading order for ties; any
             may be empty.
-        weights: one exact rational > 0 a channel.
+        weights: one exact rational > 0 per channel.
         kappa: an exact rational > -1.
         k: how many documents to certify; 0 needs no reading.
 

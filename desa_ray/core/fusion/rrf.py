@@ -41,7 +41,7 @@ def fuse_order(
 
     Args:
         channels: C arrays of distinct document numbers, best first; any may be empty.
-        weights: one exact rational > 0 a channel.
+        weights: one exact rational > 0 per channel.
         kappa: an exact rational > -1.
 
     Returns:
