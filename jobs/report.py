@@ -20,6 +20,7 @@ from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.report.build import Report, build_report, write_report
 from desa_ray.report.gain import Gain, with_gain
+from desa_ray.report.generation_cost import generation_cost
 from desa_ray.report.load import FILE, load_records
 from desa_ray.report.paper_tables import NOTES, PAPER_TABLES
 from desa_ray.report.published import Published
@@ -140,7 +141,8 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     published = Published(config.compare) if config.compare else None
     if config.preset:
         study.notes += NOTES
-    further = PAPER_TABLES if config.preset else ()
+    texts = generation_cost(Store(store_root(config.store)))
+    further = (*PAPER_TABLES, texts) if config.preset else ()
     report = build_report(study, config.used_sampling, published, further)
     write_report(report, folder)
     if config.trec:

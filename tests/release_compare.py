@@ -102,6 +102,8 @@ def per_dataset() -> dict[str, Any]:
             own = {name: row[column] for name, column in COLUMNS.items()}
             own["sparse_support"] = row["sparse_support"]
             own["exhausted"] = 100 * row["sparse_exhaustion_rate"]
+            if method != "original":
+                own["fallback"] = 100 * row["fallback_rate"]
             found.setdefault(row["dataset"], {})[method] = own
     return found
 
@@ -176,6 +178,42 @@ def tests_of(file: str, comparison: str) -> dict[str, Any]:
             "ci": interval,
             "p": row["p_raw"],
             "p_holm": row["p_holm"],
+        }
+    return found
+
+
+def outcome_labels() -> dict[str, Any]:
+    """How many of the four intervals of favourable differences lie above and below 0."""
+    found = {}
+    for method in ("original", "shared"):
+        own = rows("primary-paired-tests", comparison=f"proposed_vs_{METHODS[method]}")
+        found[method] = {
+            "better": sum(row["ci95_lower"] > 0 for row in own),
+            "worse": sum(row["ci95_upper"] < 0 for row in own),
+        }
+    return found
+
+
+GENERATORS = {
+    "Qwen/Qwen2.5-7B-Instruct": "qwen2_5_7b",
+    "mistralai/Mistral-7B-Instruct-v0.3": "mistral_7b",
+}
+PROMPTS = {"primary": "references", "hyde": "hyde_short", "mugi": "mugi_short"}
+PROMPTS["query2doc"] = "query2doc_short"
+
+
+def generation_cost() -> dict[str, Any]:
+    """Their generations a data set, generator and prompt; prompts by our names."""
+    found: dict[str, Any] = {}
+    for row in rows("generation-costs"):
+        prompt = PROMPTS[Path(row["prompt_path"]).name.partition("-")[0]]
+        own = found.setdefault(row["dataset"], {}).setdefault(GENERATORS[row["model_id"]], {})
+        own[prompt] = {
+            "records": row["records"],
+            "prompt_tokens": row["mean_prompt_tokens"],
+            "completion_tokens": row["mean_completion_tokens"],
+            "attempts": row["mean_attempts"],
+            "fallback": 100 * row["failure_rate"],
         }
     return found
 
@@ -393,6 +431,8 @@ def build() -> dict[str, Any]:
         "correlations_by_dataset": spearman_of,
         "ablations": ablations(),
         "macro_intervals": macro_intervals(),
+        "outcome_labels": outcome_labels(),
+        "generation_cost": generation_cost(),
         "gains_over_shared": {"shared": changes(means("desa"), means("shared"))},
         "access_changes": access_changes(),
         "robustness": robustness(),

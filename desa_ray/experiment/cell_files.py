@@ -108,7 +108,8 @@ def manifest(cell: Cell, config: Mapping[str, Any], recording: Mapping[str, int]
                     found
                     and {
                         name: found["meta"].get(name)
-                        for name in ("commit", "dirty", "versions", "seconds")
+                        for name in ("commit", "dirty", "versions", "seconds", "makers")
+                        if name != "makers" or name in found["meta"]
                     }
                 ),
             }

@@ -27,6 +27,7 @@ from desa_ray.experiment.spec import CellSpec, flat
 from desa_ray.files import sha256_file
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
+from desa_ray.store.makers import described, distinct
 from desa_ray.tracking.entries import CellRun, now_ms
 from desa_ray.types import sha256_json
 
@@ -104,6 +105,13 @@ def _name(cell: Cell) -> str:
     return f"{config.dataset.name}/{config.method.name}/k{config.fusion.kappa}"
 
 
+def _makers(cell: Cell) -> list[dict[str, Any]]:
+    """Who generated the cell's texts, each process once; nobody where they were recorded."""
+    stages = [stage for stage in ancestors(cell.targets) if stage.name == "generation"]
+    found = [stage.artifact.manifest()["meta"] for stage in stages if stage.artifact.exists()]
+    return distinct(maker for meta in found for maker in meta.get("makers", ()))
+
+
 def _log(
     log: "SweepLog",
     cell: Cell,
@@ -119,6 +127,7 @@ def _log(
     numeric = {
         name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")
     }
+    numeric |= {name: value for name, value in entry.items() if name.startswith("fallback_pct_of")}
     numeric["kappa"] = float(cell.config.fusion.kappa)
     fusion = cell.fused[0]
     content = {
@@ -126,7 +135,7 @@ def _log(
         for role, stage in fusion.inputs.items()
         if "content" in stage.params
     }
-    made = provenance()
+    made, makers = provenance(), _makers(cell)
     tags = {
         **{f"sha256.{role}": value for role, value in content.items()},
         **{f"sha256.{name}": value for name, value in entry["artifacts"].items()},
@@ -135,6 +144,7 @@ def _log(
         "commit": str(made["commit"]),
         "dirty": str(made["dirty"]),
         "environment_sha256": made["environment"],
+        **({"generated_by": "; ".join(map(described, makers))} if makers else {}),
     }
     run = CellRun(
         cell=cell_digest(cell),

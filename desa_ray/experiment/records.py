@@ -16,6 +16,7 @@ from desa_ray.core.evaluation import (
     positive_grades,
     scored,
 )
+from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
 from desa_ray.pipeline.stage import Stage
@@ -325,11 +326,14 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
     shown: Mapping[str, Any] = labels(cell) | {
         "kappa": int(kappa) if kappa.denominator == 1 else str(kappa)
     }
+    of_draws, of_queries = fallback_pct(records)
     return {
         **shown,
         "ranking": cell.config.ranking,
         "n_queries": records["query_id"].n_unique(),
         "draws": len(cell.fused),
         "fallbacks": int(records["fallback"].sum()),
+        "fallback_pct_of_query_draws": of_draws,
+        "fallback_pct_of_queries": of_queries,
         "metrics": summarise(records, measures) | summarise_cutoffs(records),
     }

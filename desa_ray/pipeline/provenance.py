@@ -96,6 +96,14 @@ def platform_facts() -> dict[str, Any]:
 
 
 @cache
+def maker() -> dict[str, Any]:
+    """What a part says of the process that writes it (`store/makers.py`)."""
+    made = provenance()
+    known = {name: made[name] for name in ("commit", "dirty", "environment", "versions", "machine")}
+    return {**known, "code": code_hash()}
+
+
+@cache
 def provenance() -> dict[str, Any]:
     """Code commit and dirtiness (null where the code is not a checkout), environment hash,
     principal versions.

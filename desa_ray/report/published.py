@@ -33,6 +33,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "correlations_by_dataset": ("dataset", "correlation"),
     "ablations": ("ablation",),
     "macro_intervals": ("method",),
+    "outcome_labels": ("comparator",),
+    "generation_cost": ("dataset", "generator", "prompt"),
     "gains_over_shared": ("comparator",),
     "access_changes": ("dataset", "method"),
     "robustness": ("axis", "value", "dataset"),

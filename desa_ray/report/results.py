@@ -3,6 +3,7 @@
 """
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct, reduction_pct
+from desa_ray.report.fallbacks import FALLBACKS, fallback_values
 from desa_ray.report.names import (
     CONSTRUCTIONS,
     DEPTH_DENSE,
@@ -156,6 +157,7 @@ def per_dataset_table(study: Study) -> Table:
                 **{outcome.column: cell.mean(outcome.column) for outcome in PRIMARY},
                 "sparse_support": cell.mean("sparse_support"),
                 "exhausted": _percent(cell.mean("sparse_exhausted")),
+                **(fallback_values([cell]) if cell.generator else {}),
             }
             rows.append(Row(values, {"dataset": dataset, "method": method}))
     columns = (
@@ -172,6 +174,7 @@ def per_dataset_table(study: Study) -> Table:
             "{:.2f}",
             help="queries whose sparse ranking was read to its end",
         ),
+        *FALLBACKS,
     )
     return Table("per_dataset", "Every data set", columns, rows)
 

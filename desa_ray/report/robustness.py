@@ -3,25 +3,20 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import polars as pl
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.report.cells import Cell, number_of
 from desa_ray.report.comparisons import ABLATIONS
+from desa_ray.report.fallbacks import FALLBACKS, fallback_values
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.results import PCT, gain, over, reduction
 from desa_ray.report.study import Study, paired_values
 from desa_ray.report.table import Column, Row, Table, Value
 
 AXES = {"kappa": "κ", "encoder": "encoder", "generator": "generator", "corpus_docs": "documents"}
-FALLBACKS = (
-    Column("fallback", "fallback % of query-draws", "{:.2f}", help="that fell back to Original"),
-    Column("fallback_queries", "of queries", "{:.2f}", help="with a draw that fell back"),
-)
 CHANGES = (
     Column("ndcg_at_10", "nDCG@10 %", PCT, help="relative change of the macro"),
     Column("recall_at_20", "Recall@20 %", PCT, help="relative change of the macro"),
@@ -164,14 +159,4 @@ def _changes(
     shown |= {"original": macro(other["ndcg_at_10"]), "desa": macro(own["ndcg_at_10"])}
     shown |= {c.key: gain_pct(own[c.key], other[c.key]) for c in CHANGES[:2]}
     shown |= {c.key: mean_reduction_pct(own[c.key], other[c.key]) for c in CHANGES[2:]}
-    return shown | fallback_pct(cells)
-
-
-def fallback_pct(cells: Sequence[Cell]) -> dict[str, Value]:
-    """Macro shares of query-draws that fell back, and of queries with one that did, in percent."""
-    draws, queries = [], []
-    for cell in cells:
-        any_draw = cell.records.group_by("query_id").agg(pl.col("fallback").max())
-        draws.append(100 * cell.records.select(pl.col("fallback").mean()).item())
-        queries.append(100 * any_draw.select(pl.col("fallback").mean()).item())
-    return {"fallback": macro(draws), "fallback_queries": macro(queries)}
+    return shown | fallback_values(cells)

@@ -23,6 +23,7 @@ from desa_ray.pipeline.stage import Count, Finished, Shard, Stage, Work, bounds,
 from desa_ray.stages.collection import read_rows
 from desa_ray.store.artifacts import Artifact
 from desa_ray.store.content import rows_content
+from desa_ray.store.makers import distinct
 from desa_ray.store.tables import read_table, write_table
 
 PART, KEPT = "part-{}.parquet", "kept.parquet"  # KEPT: records that were in the store already
@@ -192,6 +193,14 @@ def records_of(artifact: Artifact, layout: Mapping[str, Any]) -> pl.DataFrame:
     if layout.get("kept"):
         return pl.concat([*frames, read_table(artifact, KEPT, GENERATION_SCHEMA)]).sort("query_id")
     return pl.concat(frames)
+
+
+def makers_of(artifact: Artifact) -> list[dict[str, Any]]:
+    """Who made the records of a generation artifact, each process once; parts of earlier versions
+    do not say.
+    """
+    made = [maker for part in artifact.parts().values() for maker in part.made or ()]
+    return distinct(made)
 
 
 def read_generations(stage: Stage) -> Generations:

@@ -6,24 +6,28 @@ record is never generated again (method.md section 2). So before an engine start
 stage takes over what other artifacts of the same request hold for queries of the same id and text.
 """
 
+from typing import Any
+
 import polars as pl
 
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.collection import DOCUMENTS, read_rows
-from desa_ray.stages.generation import records_of
+from desa_ray.stages.generation import makers_of, records_of
 from desa_ray.store.artifacts import Store
 from desa_ray.store.catalog import manifests
 from desa_ray.store.keys import Key
+from desa_ray.store.makers import distinct
 from desa_ray.store.tables import read_table
 
 
-def known_records(stage: Stage) -> pl.DataFrame:
+def known_records(stage: Stage) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Records (schema `GENERATION_SCHEMA`, by query id) of the stage's queries in other artifacts
-    of its request.
+    of its request, and who made those artifacts.
     """
     wanted = read_rows(stage.inputs["queries"])
     found = pl.DataFrame(schema=GENERATION_SCHEMA)
+    makers: list[dict[str, Any]] = []
     for manifest in manifests(stage.store.files, stage.name):
         key = Key(**manifest["key"])
         if (key.version, key.params) != (stage.version, stage.key.params) or key == stage.key:
@@ -33,14 +37,16 @@ def known_records(stage: Stage) -> pl.DataFrame:
             missing, on=["id", "text"], how="semi"
         )["id"]
         if same.len():
-            records = records_of(stage.store.artifact(key), manifest["layout"])
+            artifact = stage.store.artifact(key)
+            records = records_of(artifact, manifest["layout"])
+            makers += makers_of(artifact)
             found = pl.concat([found, records.filter(pl.col("query_id").is_in(same.implode()))])
-    return found.sort("query_id")
+    return found.sort("query_id"), distinct(makers)
 
 
 def unknown_queries(stage: Stage) -> int:
     """How many of the stage's queries no other artifact has text for."""
-    return stage.inputs["queries"].rows - known_records(stage).height
+    return stage.inputs["queries"].rows - known_records(stage)[0].height
 
 
 def _queries(store: Store, digest: str) -> pl.DataFrame:

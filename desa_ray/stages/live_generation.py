@@ -7,6 +7,7 @@ of queries brought into the store are taken over (reuse.py); the shards cover th
 left.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,17 @@ from desa_ray.engines.chat import ChatEngine
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.live_generator import decoding, generate_records
 from desa_ray.engines.prompts import load_prompt
+from desa_ray.pipeline.provenance import maker
 from desa_ray.pipeline.sizes import Rows
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds
 from desa_ray.stages.collection import read_rows
-from desa_ray.stages.generation import KEPT, GenerationWork, generation_shards, records_of
+from desa_ray.stages.generation import (
+    KEPT,
+    GenerationWork,
+    generation_shards,
+    makers_of,
+    records_of,
+)
 from desa_ray.stages.generation_reuse import known_records
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
@@ -41,10 +49,10 @@ class LiveWork(GenerationWork):
         if stored := artifact.stored_layout():
             return stored
         rows = stage.inputs["queries"].rows
-        known = known_records(stage)
+        known, makers = known_records(stage)
         if not known.height:
             return {"bounds": bounds(rows, self.shard_queries)}
-        write_table(artifact, KEPT, known, GENERATION_SCHEMA)
+        write_table(artifact, KEPT, known, GENERATION_SCHEMA, makers or None)
         kept = read_table(
             artifact, KEPT, GENERATION_SCHEMA
         ).height  # another run's, where it was first
@@ -59,6 +67,7 @@ class LiveWork(GenerationWork):
             kept = read_table(stage.artifact, KEPT, GENERATION_SCHEMA)["query_id"]
             queries = queries.filter(~pl.col("id").is_in(kept.implode()))
         queries = queries[shard.start : shard.stop]
+        started = time.perf_counter()
         records = generate_records(
             engine,
             load_prompt(stage.params["prompt"]),
@@ -68,7 +77,9 @@ class LiveWork(GenerationWork):
             query_ids=queries["id"].to_list(),
             query_texts=queries["text"].to_list(),
         )
-        write_table(stage.artifact, shard.parts[0], records, GENERATION_SCHEMA)
+        took = {"seconds": time.perf_counter() - started, "cpus": self.pool.cpus}
+        made = {**maker(), **took, "gpus": self.pool.gpus}
+        write_table(stage.artifact, shard.parts[0], records, GENERATION_SCHEMA, [made])
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         records = records_of(stage.artifact, layout)
@@ -84,6 +95,7 @@ class LiveWork(GenerationWork):
             else {}
         )
         meta = {"decoding": decoding(load_prompt(stage.params["prompt"])), "recording": {}, **made}
+        meta["makers"] = makers_of(stage.artifact)
         return Finished(rows_content(records), counts, meta)
 
     def shard_rows(self, rows: Rows) -> int:

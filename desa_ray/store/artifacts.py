@@ -8,9 +8,8 @@ there.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from desa_ray.store.exclusive import exclusive, holding
 from desa_ray.store.files import Content, Files, NameTakenError
 from desa_ray.store.keys import DIGEST, Key, plain
 from desa_ray.store.ledger import LAYOUT, MANIFEST, Ledger, PartInfo
+from desa_ray.store.makers import Maker
 from desa_ray.store.sealed import seal
 
 
@@ -167,7 +167,13 @@ class Artifact:
         return self._part(name)
 
     def write_part(
-        self, name: str, data: Content, *, rows: int, content: str | None = None
+        self,
+        name: str,
+        data: Content,
+        *,
+        rows: int,
+        content: str | None = None,
+        made: Sequence[Maker] | None = None,
     ) -> PartInfo:
         """Store a part unless it is there; the first writer's part stands.
 
@@ -177,12 +183,14 @@ class Artifact:
                 only when needed).
             rows: number of logical rows in it.
             content: hash over its logical rows.
+            made: who made its rows; plain data.
 
         Returns:
             What is stored. A stage that is not reproducible (generation) goes on with those rows,
             not with its own.
         """
-        return self._part(name) or self._ledger.write(name, data, rows=rows, content=content)
+        known = self._part(name)
+        return known or self._ledger.write(name, data, rows=rows, content=content, made=made)
 
     def read_part(self, name: str) -> Path:
         """A local file with the part's bytes, checked against its SHA-256 (once per process while
@@ -228,7 +236,7 @@ class Artifact:
                 what = f"{len(missing)} parts are missing: {listed(missing)}"
                 raise DesaError(what, where=self.where, hint="rerun: only these are computed")
             layout = self._ledger.read(LAYOUT, self.key.digest)
-            described = {name: asdict(stored[name]) for name in wanted}
+            described = {name: stored[name].described() for name in wanted}
             for fields in described.values():
                 del fields["name"]  # it is the key
             document = {

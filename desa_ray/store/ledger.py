@@ -7,6 +7,7 @@ has written the part, and the others take it over.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.store.files import Content, Files, NameTakenError
 from desa_ray.store.keys import Key
+from desa_ray.store.makers import Maker
 from desa_ray.store.sealed import seal, unseal
 from desa_ray.store.shapes import ManifestShape, SidecarShape, StoredLayoutShape, Told, checked
 from desa_ray.types import canonical_json
@@ -35,6 +37,7 @@ class PartInfo:
         rows: logical rows in it.
         sha256, bytes: hash (hex) and number of the file's bytes.
         content: hash over its logical rows, where the stage gave one.
+        made: who made its rows (`makers.py`), where the stage said so; no part of any hash.
     """
 
     name: str
@@ -43,6 +46,16 @@ class PartInfo:
     sha256: str
     bytes: int
     content: str | None = None
+    made: Sequence[Maker] | None = None
+
+    def described(self) -> dict[str, Any]:
+        """Its fields as documents hold them; those of parts without makers are as they always
+        were.
+        """
+        fields = asdict(self)
+        if self.made is None:
+            del fields["made"]
+        return fields
 
 
 class Ledger:
@@ -123,7 +136,15 @@ class Ledger:
             if info and info.file in files and files[info.file].bytes == info.bytes
         }
 
-    def write(self, name: str, data: Content, *, rows: int, content: str | None) -> PartInfo:
+    def write(
+        self,
+        name: str,
+        data: Content,
+        *,
+        rows: int,
+        content: str | None,
+        made: Sequence[Maker] | None = None,
+    ) -> PartInfo:
         """Publish the part's file, then its sidecar; where another writer was first, its part is
         returned.
         """
@@ -136,13 +157,12 @@ class Ledger:
                 taken.name
             )  # its name tells what it should hold: a damaged file that no sidecar counts
             written = self.files.publish(pattern, data)
-        info = PartInfo(
-            name, written.name.rpartition("/")[2], rows, written.sha256, written.bytes, content
-        )
+        file = written.name.rpartition("/")[2]
+        info = PartInfo(name, file, rows, written.sha256, written.bytes, content, made)
         sidecar = f"{self.folder}/{name}{SIDECAR}"
         while True:
             try:
-                self.files.publish(sidecar, seal({"key": self.key.digest, **asdict(info)}))
+                self.files.publish(sidecar, seal({"key": self.key.digest, **info.described()}))
                 return info
             except NameTakenError:
                 first = self.part(name)

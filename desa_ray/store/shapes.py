@@ -42,6 +42,20 @@ class KeyShape(BaseModel):
     inputs: dict[str, Digest]
 
 
+class MakerShape(BaseModel):
+    """Who made the rows of a part, and with what (`makers.py`)."""
+
+    model_config = OPEN
+
+    commit: str | None = None
+    dirty: bool | None = None
+    code: str = ""
+    environment: str = ""
+    versions: dict[str, str] = {}
+    seconds: Seconds | None = None
+    gpus: Seconds | None = None
+
+
 class PartShape(BaseModel):
     """A part in a manifest."""
 
@@ -50,6 +64,7 @@ class PartShape(BaseModel):
     bytes: Count
     content: Digest | None
     file: File
+    made: list[MakerShape] | None = None
     rows: Count
     sha256: Digest
 

@@ -6,6 +6,7 @@ declared ones when it is written and when it is read, so that no stage meets a c
 expect.
 """
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -16,19 +17,31 @@ from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.store.artifacts import Artifact
 from desa_ray.store.content import Schema, array_content, row_bytes, rows_content
 from desa_ray.store.ledger import PartInfo
+from desa_ray.store.makers import Maker
 
 ROW_GROUP = 65_536
 
 
-def write_table(artifact: Artifact, name: str, frame: pl.DataFrame, schema: Schema) -> PartInfo:
-    """Store `frame` as the part `name` (`….parquet`); its content hash is `rows_content(frame)`.
+def write_table(
+    artifact: Artifact,
+    name: str,
+    frame: pl.DataFrame,
+    schema: Schema,
+    made: Sequence[Maker] | None = None,
+) -> PartInfo:
+    """Store `frame` as the part `name` (`….parquet`); its content hash is `rows_content(frame)`,
+    whoever `made` it.
 
     Raises:
         DesaError: columns, order or dtypes are not the schema's; lists every difference.
     """
     _check(frame.schema, schema, f"{artifact.where}/{name}")
     return artifact.write_part(
-        name, lambda path: _parquet(frame, path), rows=frame.height, content=rows_content(frame)
+        name,
+        lambda path: _parquet(frame, path),
+        rows=frame.height,
+        content=rows_content(frame),
+        made=made,
     )
 
 

@@ -436,7 +436,11 @@ def test_a_fallback_is_original_in_every_channel(sweep, scifact_slice, tmp_path)
         tmp_path, sweep.folder / "home", "run", "-m", *common, *texts, "method=desa,qudar_complete"
     )
     assert done.returncode == 0, done.stderr
-    assert all(cell["fallbacks"] >= 1 for cell in summaries(tmp_path))
+    for cell in summaries(tmp_path):  # one draw: a query is a query-draw
+        share = 100 * cell["fallbacks"] / cell["n_queries"]
+        assert share > 0
+        assert cell["fallback_pct_of_query_draws"] == pytest.approx(share)
+        assert cell["fallback_pct_of_queries"] == pytest.approx(share)
     desa, qudar = (
         pl.read_parquet(path)
         for path in sorted(tmp_path.glob("outputs/sweeps/*/*/*/records.parquet"))

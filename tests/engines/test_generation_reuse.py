@@ -15,10 +15,12 @@ from desa_ray.config import RunConfig, parse
 from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, run_stage
+from desa_ray.pipeline.provenance import environment_hash, installed, maker, provenance
 from desa_ray.pipeline.serial import SerialBackend
-from desa_ray.pipeline.stage import Stage
+from desa_ray.pipeline.stage import Stage, Task
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.artifacts import Store
+from desa_ray.store.makers import described
 
 PROMPT = "query2doc"
 
@@ -100,6 +102,50 @@ def test_the_whole_set_after_a_sample_asks_for_the_rest(config, server, tmp_path
     assert stage.key == afresh.key
     assert texts(stage).equals(texts(afresh))
     assert stage.artifact.manifest()["content"] == afresh.artifact.manifest()["content"]
+
+
+def test_a_run_resumed_by_another_version_names_both(config, tmp_path, monkeypatch):
+    """Each shard says who made it; whoever ends the stage does not speak for the others."""
+    store = Store(tmp_path / "store")
+    stage = prepare_texts(config, [PROMPT], store, tmp_path).stage(PROMPT, 0)
+    executor = SerialBackend()
+    for source in stage.inputs.values():
+        run_stage(source, executor, Quiet())
+    contents = {role: s.artifact.manifest()["content"] for role, s in stage.inputs.items()}
+    layout = stage.artifact.layout({**stage.work.layout(stage), "inputs": contents})
+    first = stage.work.shards(layout)[0]
+    executor.compute(stage.work.pool, [Task(stage, first)], lambda: None, lambda _: None)
+
+    facts = tmp_path / "site" / "vllm-9.9.9.dist-info" / "METADATA"  # the engine is another now
+    facts.parent.mkdir(parents=True)
+    facts.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 9.9.9\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(facts.parents[1])
+    cached = (installed, environment_hash, provenance, maker)
+    for function in cached:
+        function.cache_clear()
+    try:
+        run_stage(stage, executor, Quiet())
+    finally:
+        monkeypatch.undo()
+        for function in cached:
+            function.cache_clear()
+        executor.close()
+
+    parts = stage.artifact.parts()
+    versions = [part.made[0]["versions"].get("vllm") for part in parts.values() if part.made]
+    assert len(versions) == 4
+    assert versions[1:] == ["9.9.9"] * 3 != versions[:1]
+    before, after = stage.artifact.manifest()["meta"]["makers"]
+    assert before["environment"] != after["environment"]
+    assert (before["versions"].get("vllm"), after["versions"]["vllm"]) == (versions[0], "9.9.9")
+    assert "vllm 9.9.9" in described(after)
+    afresh = generated(config, tmp_path / "afresh")
+    assert afresh.artifact.manifest()["content"] == stage.artifact.manifest()["content"]
+    (alone,) = afresh.artifact.manifest()["meta"]["makers"]
+    assert alone == before
+    assert not stage.artifact.damage()
+    part = generated(sampled(config, 3), tmp_path)  # taken over, with who made it
+    assert part.artifact.manifest()["meta"]["makers"] == [before, after]
 
 
 def test_text_for_a_query_that_reads_otherwise_is_not_taken(config, server, small_slice, tmp_path):

@@ -16,6 +16,7 @@ from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.jobs.report import ReportConfig
 from desa_ray.report.build import build_report
 from desa_ray.report.comparisons import external_table, primary_tests_table, qudar_effects_table
+from desa_ray.report.outcome_labels import outcome_labels_table
 from desa_ray.report.paper_tables import PAPER_TABLES, held_out_table
 from desa_ray.report.published import SAME, Published
 from desa_ray.report.results import channel_evidence_table, gain, main_table
@@ -168,6 +169,23 @@ def test_primary_tests_on_their_rows_are_theirs_to_the_digit():
         )
 
 
+def test_outcomes_together_are_the_published_labels():
+    """Better in all four against Original, mixed against Shared: the authors' labels and rule."""
+    theirs = build()["outcome_labels"]
+    assert theirs == {"original": {"better": 4, "worse": 0}, "shared": {"better": 1, "worse": 0}}
+    few = Sampling(50)
+    found = row(outcome_labels_table(Study(difference_records()), few), comparator="original")
+    assert (found["together"], found["better"], found["worse"]) == ("better in all four", 4, 0)
+    turned = difference_records().with_columns(
+        -pl.col("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse")
+    )
+    found = row(outcome_labels_table(Study(turned), few), comparator="original")
+    assert (found["together"], found["better"], found["worse"]) == ("worse in all four", 0, 4)
+    turned = difference_records().with_columns(-pl.col("depth_dense"))
+    found = row(outcome_labels_table(Study(turned), few), comparator="original")
+    assert (found["together"], found["depth_dense"], found["better"]) == ("mixed", "worse", 3)
+
+
 def test_the_file_to_compare_with_follows_from_their_rows():
     """`python -m tests.release_compare` writes it."""
     assert yaml.safe_load(FILE.read_text(encoding="utf-8")) == build()
@@ -181,7 +199,8 @@ def test_their_rows_beside_their_numbers_differ_by_nothing(study):
     assert {"main", "per_dataset", "channel_evidence", "external", "ablations"} <= set(beside)
     assert {"operator_controls", "qudar_effects", "qudar_weights", "robustness"} <= set(beside)
     assert {"macro_intervals", "gains_over_shared", "access_changes"} <= set(beside)
-    resampled = ("CI", "p", "wins")
+    assert "outcome_labels" in beside
+    resampled = ("CI", "p", "wins", "outcomes")
     for name, table in beside.items():
         for line in table.rows:
             column = str(line.values["column"])

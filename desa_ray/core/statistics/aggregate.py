@@ -27,6 +27,15 @@ def by_query(records: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return means.with_columns(absent).select("query_id", *columns)
 
 
+def fallback_pct(records: pl.DataFrame) -> tuple[float, float]:
+    """Percent of the query-draws (rows with `query_id`, `fallback`) that fell back, and of the
+    queries with a draw that did.
+    """
+    by_query = records.group_by("query_id").agg(pl.col("fallback").max())
+    share = 100 * pl.col("fallback").mean()
+    return float(records.select(share).item()), float(by_query.select(share).item())
+
+
 def macro(means: Sequence[float]) -> float:
     """The mean of data set means: every data set weighs the same."""
     return float(np.mean(means))

@@ -1,0 +1,23 @@
+"""Shares of fallbacks, of query-draws and of queries: the two are named wherever one is shown."""
+
+from collections.abc import Sequence
+
+from desa_ray.core.statistics.aggregate import fallback_pct, macro
+from desa_ray.report.cells import Cell
+from desa_ray.report.table import Column, Value
+
+FALLBACKS = (
+    Column("fallback", "fallback % of query-draws", "{:.2f}", help="that fell back to Original"),
+    Column(
+        "fallback_queries", "fallback % of queries", "{:.2f}", help="with a draw that fell back"
+    ),
+)
+
+
+def fallback_values(cells: Sequence[Cell]) -> dict[str, Value]:
+    """Macro shares of query-draws that fell back, and of queries with one that did, in percent."""
+    shares = [fallback_pct(cell.records) for cell in cells]
+    return {
+        column.key: macro([share[place] for share in shares])
+        for place, column in enumerate(FALLBACKS)
+    }
