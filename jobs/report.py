@@ -18,6 +18,7 @@ from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_ru
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
+from desa_ray.path_names import path_names
 from desa_ray.report.build import Report, build_report, write_report
 from desa_ray.report.gain import Gain, with_gain
 from desa_ray.report.generation_cost import generation_cost
@@ -35,6 +36,8 @@ from desa_ray.types import sha256_json
 from .cli.app import hydra_app, output_folder
 from .cli.console import note
 from .cli.settings import PARITY
+
+RENAME = "rename it where the records are made, or leave trec out"
 
 
 def _texts(value: Any) -> Any:
@@ -177,6 +180,9 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
     setting.
     """
     artifacts = Store(store_root(store))
+    path_names(study.datasets, where="trec=true, column dataset", hint=RENAME)
+    files = {method: method.replace(" ", "-") for method in study.methods}
+    path_names(files.values(), where="trec=true, column method", hint=RENAME)
     for dataset in study.datasets:
         place = folder / dataset
         place.mkdir(parents=True, exist_ok=True)
@@ -203,7 +209,7 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
             note(f"{dataset}: ids with blanks are percent-encoded in the TREC files")
         for method, cell in cells.items():
             for draw in cell.records.partition_by("draw", maintain_order=True):
-                name = f"{method.replace(' ', '-')}.draw{draw['draw'][0]}"
+                name = f"{files[method]}.draw{draw['draw'][0]}"
                 rows = draw.sort("query_id").select("query_id", "top").iter_rows()
                 rankings = {}
                 for query_id, top in rows:

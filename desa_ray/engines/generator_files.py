@@ -115,11 +115,11 @@ def complete(folder: Path, config: GeneratorConfig) -> GeneratorFiles:
         if missing:
             raise DesaError(f"the model lacks {listed(missing)}", where=str(folder), hint=hint)
         values = _json(folder / "config.json")
-        dtype = values.get("dtype") or values.get("torch_dtype") or "float32"
+        dtype = str(values.get("dtype") or values.get("torch_dtype") or "float32")
         templated = (folder / "chat_template.jinja").is_file() or "chat_template" in _json(
             folder / TOKENIZER_CONFIG
         )
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError, OSError) as error:
         raise DesaError(
             f"the model's JSON files cannot be read: {error!r}", where=str(folder), hint=hint
         ) from None
@@ -132,7 +132,10 @@ def complete(folder: Path, config: GeneratorConfig) -> GeneratorFiles:
 
 def _shards(folder: Path) -> list[str]:
     if (folder / INDEX).is_file():
-        return sorted(set(_json(folder / INDEX)["weight_map"].values()))
+        names = sorted(set(_json(folder / INDEX)["weight_map"].values()))
+        if outside := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"{INDEX} names {outside[0]!r}, which is no file of the folder")
+        return names
     return [WHOLE]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.errors import DesaError
+from desa_ray.path_names import path_name
 from desa_ray.report.names import DEPTH_DENSE, DEPTH_SPARSE, NDCG, PRIMARY, RECALL, dataset_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
@@ -65,7 +66,7 @@ class Published:
     def __init__(self, data: Mapping[str, Any]):
         if missing := [key for key in ("name", "setting", "queries") if key not in data]:
             raise DesaError(f"published numbers lack {', '.join(missing)}", where="compare")
-        self.data, self.name = data, str(data["name"])
+        self.data, self.name = data, path_name(str(data["name"]), where="compare.name")
         self.setting: Mapping[str, Any] = data["setting"]
         self.queries: Mapping[str, int] = data["queries"]
 

@@ -41,6 +41,13 @@ CUTS = ("cut_same_top", *CUT_SHARES, *(f"reference_{name}" for name in CUT_SHARE
 FURTHER_WHOLE = ("steps", *(f"reference_{name}" for name in WHOLE_OR_NONE[1:]))
 FURTHER_SHARES = (EXPONENTIAL_COLUMN, *(f"reference_{name}" for name in SHARES))
 FURTHER_NUMBERS = ("turnover", "rr_change", "support_retained")
+# What a number can be at all; whole numbers are sizes, which are far below MOST.
+RANGES: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys((*SHARES, *FURTHER_SHARES, "turnover", "support_retained"), (0, 1)),
+    "rr_change": (-1, 1),
+    "dense_angle_deg": (0, 180),
+}
+MOST = 10**12
 NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
 
 _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
@@ -121,12 +128,11 @@ def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
     bad = {"kappa": records.filter(~_is_number("kappa", lambda value: value > -1))}
     for name, kind in records.schema.items():
         column = pl.col(name)
-        if name in (*SHARES, *FURTHER_SHARES):
-            bad[name] = records.filter(~column.is_between(0, 1) | column.is_nan())
+        if name in RANGES and kind != pl.Null:
+            bad[name] = records.filter(~column.is_between(*RANGES[name]) | column.is_nan())
         elif name in (*WHOLE, *WHOLE_OR_NONE, *FURTHER_WHOLE) and kind != pl.Null:
-            bad[name] = records.filter(
-                column < (1 if name in ("k", "corpus_docs", "n_refs") else 0)
-            )
+            least = 1 if name in ("k", "corpus_docs", "n_refs") else 0
+            bad[name] = records.filter(~column.is_between(least, MOST))
         elif kind.is_float():
             bad[name] = records.filter(~column.is_finite())
     return bad
@@ -196,7 +202,7 @@ def check_unchanged(file: Path) -> None:
         wanted = {cell["artifacts"][file.name] for cell in cells if file.name in cell["artifacts"]}
     except FileNotFoundError:
         return
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         hint = "run the cell again, or remove it to report without this check"
         raise DesaError(
             "is damaged: not the JSON that a run writes", where=str(summary), hint=hint

@@ -34,6 +34,9 @@ from tests.cluster.ray_nodes import (
 )
 from tests.desa_fixtures import dataset, run_desa
 
+# On a busy machine (four busy loops on two cores) a run takes minutes.
+pytestmark = pytest.mark.timeout(1000)
+
 # Everything that a shell, Hydra or JSON could take for its own.
 ODD = 'encoder.query_prefix="it\'s a=1, #2 é → \\\\ $HOME `ls` *\ta b"'
 CASES = [
@@ -74,7 +77,7 @@ class Site:
 
     def submit(self, *arguments: str, cwd: Path, **environment: str) -> tuple[int, str, str]:
         process = self.start(*arguments, cwd=cwd, **environment)
-        out, err = process.communicate(timeout=400)
+        out, err = process.communicate(timeout=900)
         return process.returncode, out, err
 
 
@@ -382,7 +385,7 @@ def test_losing_a_worker_node_changes_no_record(site, small_slice, tmp_path):
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)
         doomed.end(at_once=True)
-        out, err = process.communicate(timeout=400)
+        out, err = process.communicate(timeout=900)
         assert process.returncode == 0, out + err
     finally:
         doomed.end(at_once=True)

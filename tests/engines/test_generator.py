@@ -163,9 +163,14 @@ def test_an_incomplete_folder_names_what_it_lacks(tmp_path):
         complete(folder, config)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert complete(folder, config).folder == folder
-    (folder / "config.json").write_text("{")
-    with pytest.raises(DesaError, match="cannot be read"):
-        complete(folder, config)
+    for text in ("{", "[]", "[" * 100_000, "9" * 5_000):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(DesaError, match="cannot be read"):
+            complete(folder, config)
+    for names in (["a"], {"a": 1}, {"a": "x" * 3_000}, {"a": "../model.safetensors"}):
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+        with pytest.raises(DesaError, match="cannot be read"):
+            complete(folder, config)
 
 
 def test_the_model_home_comes_before_the_hub(tmp_path):

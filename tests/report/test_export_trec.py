@@ -6,9 +6,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import polars as pl
+import pytest
 
 from desa_ray.config import StoreConfig
 from desa_ray.data.trec import read_run
+from desa_ray.errors import DesaError
 from desa_ray.jobs.report import export_trec
 from desa_ray.report.study import Study
 from tests.report.made_up import cell
@@ -35,3 +37,21 @@ def test_ids_with_blanks_are_encoded_and_can_be_decoded(tmp_path, capsys):
         unquote(query): [unquote(name) for name in names] for query, names in run.items()
     } == top
     assert "ids with blanks are percent-encoded" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("column", ["dataset", "method"])
+@pytest.mark.parametrize(
+    "name", ["../../out", "/tmp/x", "a/b", "..", "a\x00b", "CON", "x" * 300, ""]
+)
+def test_names_that_lead_elsewhere_are_refused(column, name, tmp_path):
+    """Records of others name data sets and methods; nothing is written."""
+    records = cell("scifact", "original").with_columns(pl.lit(name).alias(column))
+    with pytest.raises(DesaError, match=f"column {column}: .* cannot name a file"):
+        _export(records, tmp_path / "in" / "in")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_methods_that_would_share_a_file_are_refused(tmp_path):
+    records = pl.concat([cell("scifact", "DESA"), cell("scifact", "desa")])
+    with pytest.raises(DesaError, match=r"column method: .*one file where case does not count"):
+        _export(records, tmp_path)

@@ -67,6 +67,11 @@ def test_a_query_without_a_value_in_one_row_only_is_refused(column, records, tmp
         ("method", pl.lit(None, pl.String), "column method lacks"),
         ("fusion_key", pl.lit(7), "column fusion_key holds Int32, not text"),
         ("corpus_docs", pl.lit(0), "column corpus_docs holds 0"),
+        ("dense_angle_deg", pl.lit(-1e308), "column dense_angle_deg holds -1e+308"),
+        ("turnover", pl.lit(1e308), "column turnover holds 1e+308"),
+        ("rr_change", pl.lit(-1.5), "column rr_change holds -1.5"),
+        ("support_retained", pl.lit(1.5), "column support_retained holds 1.5"),
+        ("depth_total", pl.lit(2**63 - 1), "column depth_total holds 9223372036854775807"),
     ],
 )
 def test_columns_of_another_kind_are_refused(column, value, told, records, tmp_path):
@@ -101,7 +106,11 @@ def test_records_changed_after_their_run_are_refused(records, tmp_path):
         load_records(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"cells": [3]}', '{"cells": [{}]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"cells": [3]}', '{"cells": [{}]}', '{"cells":' + "[" * 100_000],
+    ids=range(5),
+)
 def test_a_damaged_summary_is_told(text, records, tmp_path):
     file = _write(tmp_path, records)
     file.with_name("summary.json").write_text(text)
