@@ -12,6 +12,7 @@ from desa_ray.data.raw import RawCollection, grade_of
 from desa_ray.data.source import SourceFile, open_source
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, json_rows, numbered_lines, shown, shown_value
+from desa_ray.memory import held
 from desa_ray.types import sha256_json
 
 HEADER = ["query-id", "corpus-id", "score"]
@@ -45,7 +46,8 @@ def read(place: Path, split: str, findings: Findings) -> RawCollection:
     """Rows of the collection at `place`; malformed lines go to `findings`."""
     files = open_layout(place, split)
     own = f"qrels/{split}.tsv"
-    documents = list(_documents(files["corpus.jsonl"], findings))
+    corpus = files["corpus.jsonl"]
+    documents = list(held(_documents(corpus, findings), corpus.label))
     broken = bool(findings)
     queries = list(_queries(files["queries.jsonl"], findings))
     qrels = list(_qrels(files[own], findings))

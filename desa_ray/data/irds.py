@@ -14,6 +14,7 @@ from typing import Any
 from desa_ray.config import DatasetConfig
 from desa_ray.data.raw import RawCollection
 from desa_ray.errors import DesaError
+from desa_ray.memory import held
 
 
 def read(config: DatasetConfig) -> RawCollection:
@@ -36,8 +37,12 @@ def read(config: DatasetConfig) -> RawCollection:
         )
     try:
         return RawCollection(
-            list(_documents(dataset)), list(_queries(dataset)), list(_qrels(dataset))
+            list(held(_documents(dataset), where)),
+            list(_queries(dataset)),
+            list(_qrels(dataset)),
         )
+    except DesaError:
+        raise
     except Exception as error:  # each of its downloaders and parsers raises errors of its own
         raise DesaError(f"cannot be read: {type(error).__name__}: {error}", where=where) from error
 
