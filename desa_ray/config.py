@@ -2,9 +2,9 @@
 nothing else inside.
 
 Unknown keys, wrong types and values out of range are collected by pydantic and reported together.
-Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `sparse`, `method`,
-`fusion`, `evaluation`, `cluster`, `tracking`, `store`). Fields marked *no key* never change a
-result and therefore never enter an artifact's key.
+Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `prompt`, `sparse`,
+`method`, `fusion`, `evaluation`, `cluster`, `tracking`, `store`). Fields marked *no key* never
+change a result and therefore never enter an artifact's key.
 """
 
 import re
@@ -12,9 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.dataclasses import dataclass
 
 from desa_ray.errors import DesaError, Problems, choices, listed
@@ -216,6 +224,53 @@ class MethodConfig:
     prefix: Count | None = None
 
 
+def _template(text: str) -> str:
+    if text.count("{query}") + text.count("{query_json}") != 1:
+        raise ValueError("must hold {query} or {query_json}, once")
+    return _literal(text.replace("{query}", "").replace("{query_json}", ""), text)
+
+
+def _literal(text: str, whole: str | None = None) -> str:
+    """The text, unless it seems to expect that something is put into it."""
+    if found := re.search(r"\{[A-Za-z_][\w.\[\]!:()]*\}|\{\{|\{%", text):
+        raise ValueError(f"{found[0]!r} stands for nothing: only {{query}} and {{query_json}} do")
+    return text if whole is None else whole
+
+
+def _default(templates: dict[str, str]) -> dict[str, str]:
+    if "default" not in templates:
+        raise ValueError("has no entry `default`")
+    return templates
+
+
+Template = Annotated[str, AfterValidator(_template)]
+Literally = Annotated[str, AfterValidator(_literal)]
+Outputs = Annotated[Int, Field(ge=1, le=1000)]
+
+
+@dataclass(frozen=True, config=STRICT)
+class PromptConfig:
+    """A prompt and its decoding: `prompt=NAME` gives it to the method in the place of its own.
+
+    `user` and `systems` are keyed by data set, `default` and `system` serving all others
+    (`desa_ray.engines.prompts`).
+    """
+
+    name: Name
+    system: Literally
+    user: Annotated[dict[str, Template], AfterValidator(_default)]
+    requests: Outputs
+    texts_per_request: Outputs
+    structured: bool
+    max_new_tokens: Annotated[Int, Field(ge=1, le=10**6)]
+    temperature: Annotated[Float, Field(ge=0, le=100)]
+    top_p: Annotated[Float, Field(gt=0, le=1)]
+    top_k: Annotated[Int, Field(ge=-1, le=10**6)]
+    max_words: Annotated[Int, Field(ge=1, le=10**5)] | None = None
+    systems: dict[str, Literally] | None = None
+    source: str = ""  # no key
+
+
 @dataclass(frozen=True, config=STRICT)
 class FusionConfig:
     """`replay`: exact sums, or the paper's authors' floats (`desa_ray.core.fusion.release`)."""
@@ -288,6 +343,7 @@ class RunConfig:
     ranking: Literal["complete", "lazy"] = "complete"
     n_refs: Annotated[Int, Field(ge=1, le=1000)] = 5
     draws: Annotated[Int, Field(ge=1, le=1000)] = 3
+    prompt: PromptConfig | None = None
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
@@ -339,13 +395,20 @@ def _problem(kind: Any, issue: Any) -> DesaError:
     return DesaError(f"{what}, got {listed([repr(issue['input'])])[:200]}", where=where, hint=hint)
 
 
+def class_of(kind: Any) -> Any:
+    """The class with settings in a type that also allows null; any other type as it is."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return next((own for own in get_args(kind) if is_dataclass(own)), kind)
+
+
 def leaves(kind: Any, prefix: str = "") -> list[str]:
     """The dotted names of all settings below a class, those of lists and free mappings left out."""
     found = []
     hints = get_type_hints(kind)
     for own in fields(kind):
         name = f"{prefix}{own.name}"
-        inner = hints[own.name]
+        inner = class_of(hints[own.name])
         found += leaves(inner, f"{name}.") if is_dataclass(inner) else [name]
     return found
 
@@ -358,5 +421,5 @@ def names_of(kind: Any, place: Sequence[int | str]) -> list[str]:
         if isinstance(step, int) or str(step).isdigit():
             kind = next(iter(get_args(kind)), None)
         else:
-            kind = get_type_hints(kind).get(str(step)) if is_dataclass(kind) else None
+            kind = class_of(get_type_hints(kind).get(str(step))) if is_dataclass(kind) else None
     return [own.name for own in fields(kind)] if is_dataclass(kind) else []

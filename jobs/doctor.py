@@ -21,6 +21,7 @@ from desa_ray.errors import DesaError, Problems, counted
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.output import print_text
 from desa_ray.printable import printable
+from desa_ray.stages.plugged import own_names
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen, shown
 
@@ -95,6 +96,7 @@ def examine(options: argparse.Namespace) -> Iterator[Finding]:
     yield from checkup.disk(checkup.places(home(), root), options.warn_gib, options.fail_gib)
     yield from checkup.locks({"home": home(), "outputs": outputs()})
     yield from checkup.models(home() / "models")
+    yield from checkup.plug_ins(own_names())
     stored = store(root)
     yield stored
     yield tracking(uri)

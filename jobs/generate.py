@@ -38,7 +38,8 @@ from .cli.settings import spec_of
 def _task(config: DictConfig) -> None:
     spec = spec_of(config, output_folder(), ("prompts", "export"))
     prompts: Any = OmegaConf.to_container(config.prompts)
-    if unknown := [name for name in prompts if name not in prompt_names()]:
+    given = [spec.config.prompt.name] if spec.config.prompt else []
+    if unknown := [name for name in prompts if name not in (*prompt_names(), *given)]:
         raise DesaError(
             f"unknown prompts {listed(unknown)}",
             where="prompts",

@@ -25,7 +25,9 @@ from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import setting_problems
 from desa_ray.experiment.spec import PATHS
+from desa_ray.plugins import Identity
 from desa_ray.printable import printable_lines
+from desa_ray.stages.plugged import named_plugins
 from desa_ray.tracking.sqlite_uri import sqlite_file
 
 from .cli.app import Summaries, hydra_app
@@ -55,6 +57,7 @@ class _Composed:
 
     def __init__(self):
         self.settings: list[SubmitConfig] = []
+        self.plugins: dict[str, Identity] = {}
 
     def add(self, configs: Iterable[Plain]) -> None:
         """Check cells; raises `Problems` with everything wrong in any of them."""
@@ -62,8 +65,11 @@ class _Composed:
         for config in configs:
             self.settings.append(_settings(config))
             spec = spec_of(config, Path(), ("submit",))
-            for problem in [*_relative(config), *setting_problems(spec.config)]:
+            found = [*_relative(config), *setting_problems(spec.config)]
+            for problem in found:
                 problems.setdefault(str(problem), problem)
+            if not found:
+                self.plugins |= named_plugins(spec.config)
         if problems:
             raise Problems(problems.values())
 
@@ -129,6 +135,7 @@ def main(arguments: list[str]) -> int:
         *(["--config-dir", flags.config_dir] if flags.config_dir is not None else []),
     ]
     _composed.settings.clear()
+    _composed.plugins.clear()
     with tempfile.TemporaryDirectory(prefix="desa-submit-") as scratch:
         here = [
             f"hydra.run.dir={scratch}",
@@ -239,7 +246,7 @@ def _environment(settings: SubmitConfig) -> dict[str, str]:
     """What the job is told beside its command line; credentials are set on the nodes and never
     sent.
     """
-    variables = {VARIABLE: expectation()}
+    variables = {VARIABLE: expectation(_composed.plugins)}
     if home := settings.home or os.environ.get("DESA_HOME"):
         if not Path(home).is_absolute() or "$" in home:
             raise DesaError(

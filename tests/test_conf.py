@@ -40,7 +40,7 @@ def _typed(*overrides: str):
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         config = compose("config", overrides=list(overrides))
     plain = OmegaConf.to_container(config, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def _plain() -> dict:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         found = OmegaConf.to_container(compose("config"), resolve=True)
     assert isinstance(found, dict)
-    return {key: found[key] for key in RUN_KEYS}
+    return {key: found[key] for key in RUN_KEYS if key in found}
 
 
 @pytest.mark.parametrize(

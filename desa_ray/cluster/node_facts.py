@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.provenance import platform_facts
+from desa_ray.plugins import Identity, differing
 from desa_ray.store.files import Files
 
 VISIBLE_TIMEOUT_S = 5.0  # how long a network file system may take to show a new file
@@ -39,7 +40,10 @@ def fingerprint(path: str) -> str:
 
 
 def facts(
-    probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]
+    probes: Mapping[str, str],
+    inputs: Sequence[str],
+    variables: Sequence[str],
+    plugins: Mapping[str, Identity] | None = None,
 ) -> dict[str, Any]:
     """What one node has to say for itself; runs there.
 
@@ -47,6 +51,7 @@ def facts(
         probes: probe files and what they hold.
         inputs: paths to take fingerprints of.
         variables: environment variables that should be set.
+        plugins: those that the work names, with the identities that they should have.
     """
     found: dict[str, Any] = {"platform": platform_facts(), "probes": {}, "inputs": {}}
     deadline = time.monotonic() + VISIBLE_TIMEOUT_S
@@ -59,6 +64,10 @@ def facts(
             found["inputs"][path] = fingerprint(path)
         except OSError as error:
             found["inputs"][path] = f"error: {error.strerror or error}"
+    try:
+        found["plugins"] = differing(plugins or {})
+    except DesaError as error:
+        found["plugins"] = [f"{error.where}: {error.what}"]
     found["unset"] = [name for name in variables if not os.environ.get(name)]
     return found
 

@@ -9,7 +9,7 @@ Everything that does not fit is told at once, with the nodes it concerns.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,8 @@ from desa_ray.config import RunConfig
 from desa_ray.credentials import redacted
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.pipeline.provenance import platform_facts
+from desa_ray.plugins import Identity
+from desa_ray.stages.plugged import named_plugins
 from desa_ray.store.files import Files
 
 NODE_TIMEOUT_S = 90.0
@@ -41,17 +43,20 @@ class Needs:
         shared: folders, or addresses of object stores, by the setting that names them.
         inputs: local paths by the setting that names them.
         variables: names; their values never leave the node.
+        plugins: identities of those that the work names, by `group: name`.
     """
 
     shared: Mapping[str, str]
     inputs: Mapping[str, str]
     variables: tuple[str, ...] = ()
+    plugins: Mapping[str, Identity] = field(default_factory=dict)
 
 
 def needs_of(configs: Iterable[RunConfig], *, home: Path, store_root: str) -> Needs:
     """The needs of some cells together; hub models are everybody's already."""
     shared = {"DESA_HOME": str(home), "store.root": store_root}
     inputs, variables = {}, []
+    plugins: dict[str, Identity] = {}
     for config in configs:
         for group, name in INPUTS:
             value = getattr(getattr(config, group), name)
@@ -59,7 +64,8 @@ def needs_of(configs: Iterable[RunConfig], *, home: Path, store_root: str) -> Ne
                 inputs[f"{group}.{name}={value}"] = value
         if config.generator.kind == "openai" and config.generator.api_key_env is not None:
             variables.append(config.generator.api_key_env)
-    return Needs(shared, inputs, tuple(dict.fromkeys(variables)))
+        plugins |= named_plugins(config)
+    return Needs(shared, inputs, tuple(dict.fromkeys(variables)), plugins)
 
 
 def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -106,7 +112,7 @@ def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
         probes = {_probe(stack, setting, path): setting for setting, path in needs.shared.items()}
         here = {path: fingerprint(path) for path in needs.inputs.values() if Path(path).exists()}
         tokens = {path: path.rpartition("/")[2] for path in probes}
-        reports = _ask(tokens, list(needs.inputs.values()), needs.variables)
+        reports = _ask(tokens, needs)
     for node, report in reports.items():
         problems += [
             (node, problem) for problem in _complaints(report, needs, probes, here, expected)
@@ -141,19 +147,17 @@ def _task():
     answer too.
     """
 
-    def look(probes, inputs, variables):
+    def look(*given):
         try:
             from desa_ray.cluster.node_facts import facts
         except ImportError as error:
             return f"the platform is not installed there: {error}"
-        return facts(probes, inputs, variables)
+        return facts(*given)
 
     return look
 
 
-def _ask(
-    probes: Mapping[str, str], inputs: Sequence[str], variables: Sequence[str]
-) -> dict[str, dict[str, Any] | str]:
+def _ask(probes: Mapping[str, str], needs: Needs) -> dict[str, dict[str, Any] | str]:
     """Each living node's facts, or what was wrong with asking, by the node's name."""
     import ray
     from ray.exceptions import GetTimeoutError, RayError
@@ -167,7 +171,9 @@ def _ask(
     for identity in nodes:
         where = NodeAffinitySchedulingStrategy(identity, soft=False)
         task = look.options(num_cpus=0, max_retries=0, scheduling_strategy=where)
-        pending[identity] = task.remote(dict(probes), list(inputs), list(variables))
+        given = [dict(probes), list(needs.inputs.values()), list(needs.variables)]
+        # Only where there are some: a node with other code is told from its facts.
+        pending[identity] = task.remote(*given, *([dict(needs.plugins)] if needs.plugins else []))
     ray.wait(list(pending.values()), num_returns=len(pending), timeout=NODE_TIMEOUT_S)
     reports: dict[str, dict[str, Any] | str] = {}
     for identity, reference in pending.items():
@@ -205,6 +211,7 @@ def _complaints(
         DesaError(what, hint=INSTALL)
         for what in differences(expected or platform_facts(), report["platform"])
     ]
+    problems += [DesaError(what, hint=INSTALL) for what in report.get("plugins", ())]
     for probe, what in report["probes"].items():
         if what:
             setting = probes[probe]

@@ -1,64 +1,25 @@
-"""Prompts as data: `prompts/<name>.yaml` holds the words, where they come from, and how they are
-decoded.
+"""Prompts as data: `conf/prompt/<name>.yaml` holds the words, where they come from, and how they
+are decoded.
 
 A prompt asks for `requests` outputs of `texts_per_request` texts each for every query and draw.
 Templates of the user's turn are keyed by data set, `default` serving all others, and hold `{query}`
-(the text as it is) or `{query_json}` (as a JSON string).
+(the text as it is) or `{query_json}` (as a JSON string); nothing else is put into them.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
-from pathlib import Path
-from typing import Annotated
+from importlib import resources
+from typing import Any
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from desa_ray.config import PromptConfig, checked
 from desa_ray.crash import one_line
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, Problems
+from desa_ray.plugins import known_names, plugin, shadowed
 from desa_ray.types import canonical_json, sha256_json
-
-FOLDER = Path(__file__).with_name("prompts")
-
-
-def _default(templates: dict[str, str]) -> dict[str, str]:
-    if "default" not in templates:
-        raise ValueError("there is no template `default`")
-    return templates
-
-
-def _template(text: str) -> str:
-    if text.count("{query}") + text.count("{query_json}") != 1:
-        raise ValueError("the template must hold {query} or {query_json} once")
-    return text
-
-
-Template = Annotated[str, AfterValidator(_template)]
-Outputs = Annotated[int, Field(ge=1, le=1000)]
-
-
-class _Shape(BaseModel):
-    """What a prompt's file holds; values are taken as they stand, as they enter the hash."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-    source: str
-    system: str
-    user: Annotated[dict[str, Template], AfterValidator(_default)]
-    requests: Outputs
-    texts_per_request: Outputs
-    structured: bool
-    max_new_tokens: Annotated[int, Field(ge=1, le=10**6)]
-    temperature: Annotated[float, Field(ge=0, le=100)]
-    top_p: Annotated[float, Field(gt=0, le=1)]
-    top_k: Annotated[int, Field(ge=-1, le=10**6)]
-    max_words: Annotated[int, Field(ge=1, le=10**5)] | None = None
-    systems: dict[str, str] | None = None
-
-
-_SHAPE = TypeAdapter(_Shape)
 
 
 @dataclass(frozen=True)
@@ -91,6 +52,9 @@ class Prompt:
     top_k: int
     max_words: int | None = None
     systems: Mapping[str, str] | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
 
     @property
     def text_count(self) -> int:
@@ -125,9 +89,27 @@ class Prompt:
         return words.group() if words else text
 
 
+@cache
+def _shipped() -> dict[str, Any]:
+    """The files of the platform's own prompts by name."""
+    folder = resources.files("desa_ray.conf") / "prompt"
+    files = {file.name.removesuffix(".yaml"): file for file in folder.iterdir()}
+    return {name: files[name] for name in sorted(files) if files[name].name.endswith(".yaml")}
+
+
+def shipped_prompts() -> list[str]:
+    """The names of the platform's own prompts."""
+    return [*_shipped()]
+
+
 def prompt_names() -> list[str]:
-    """The names `load_prompt` knows."""
-    return sorted(file.stem for file in FOLDER.glob("*.yaml"))
+    """The names `load_prompt` knows: the platform's own prompts, then those of plug-ins."""
+    return known_names("prompts", _shipped())
+
+
+def prompt_from(config: PromptConfig) -> Prompt:
+    """The prompt that settings describe."""
+    return Prompt(**asdict(config))
 
 
 @cache
@@ -135,26 +117,23 @@ def load_prompt(name: str) -> Prompt:
     """The prompt of that name.
 
     Raises:
-        DesaError: there is none (lists those there are), or its file is not a prompt.
+        DesaError: there is none (lists those there are), or what is there is not a prompt.
     """
-    if name not in prompt_names():
-        raise DesaError(
-            f"unknown prompt {name!r}",
-            where="method.prompt",
-            hint=f"choose {', '.join(prompt_names())}",
-        )
-    file = FOLDER / f"{name}.yaml"
+    if name not in _shipped():
+        return _plugged(name)
+    if clash := shadowed("prompts", name, _shipped()):
+        raise clash
+    file = _shipped()[name]
     try:
         values = yaml.safe_load(file.read_bytes().decode())
-        _SHAPE.validate_python(values)
-        return Prompt(name=name, **values)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        what = f"{place}: {first['msg']}" if place else first["msg"]
+        return prompt_from(checked(PromptConfig, values))
+    except Problems as found:
+        first = found.problems[0]
+        what = f"{first.where}: {first.what}"
     except yaml.YAMLError as error:
         what = f"not YAML: {one_line(error)}"
     except (
+        TypeError,
         ValueError,
         RecursionError,
     ) as error:  # not UTF-8, numbers of thousands of digits, deep nesting
@@ -162,3 +141,20 @@ def load_prompt(name: str) -> Prompt:
     raise DesaError(
         what, where=str(file), hint="correct that file; the others in its folder show the form"
     )
+
+
+def _plugged(name: str) -> Prompt:
+    """A plug-in's prompt: an object that holds what a prompt's file does. Its words alone decide
+    what is generated, so its hash enters the key like that of any other.
+    """
+    own = plugin("prompts", name, _shipped(), "method.prompt")
+    values = own.load()
+    if not isinstance(values, Mapping):
+        raise own.wrong(
+            f"is a {type(values).__name__}, expected a mapping", "give what conf/prompt holds"
+        )
+    try:
+        return prompt_from(checked(PromptConfig, {"name": name, **values}))
+    except Problems as found:
+        first = found.problems[0]
+        raise own.wrong(f"{first.where}: {first.what}", "correct the plug-in") from None

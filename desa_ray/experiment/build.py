@@ -11,7 +11,6 @@ from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.core.operators import DENSE_OPERATORS
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.methods import (
@@ -20,6 +19,7 @@ from desa_ray.experiment.methods import (
     needs_text,
     operator,
     options,
+    own_prompts,
     prompt_of,
     prompts,
     texts_used,
@@ -34,6 +34,7 @@ from desa_ray.stages.dense_ranking import DenseRankingWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
 from desa_ray.stages.fusion import FusionWork, fusion_stage
 from desa_ray.stages.lazy_fusion import LazyFusionWork
+from desa_ray.stages.plugged import operator_plugin, rule_plugin
 from desa_ray.stages.postings import PostingsWork, postings_stage
 from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
 from desa_ray.stages.ranking import ranking_stage
@@ -149,7 +150,8 @@ class Builder:
         config, collection = self.config, self.collection
         prompt = prompt_of(method, channel)
         generation = self.source.stage(prompt, draw) if prompt else None
-        used = texts_used(prompt, config.generator, config.n_refs) if prompt else 0
+        own = own_prompts(method, config.prompt)
+        used = texts_used(prompt, config.generator, config.n_refs, own) if prompt else 0
         numbers = {name: str(value) for name, value in options(channel).items()}
         inputs: dict[str, Stage] = {"queries": collection.queries}
         params: dict[str, Any] = {
@@ -160,6 +162,8 @@ class Builder:
         }
         if numbers:
             params["options"] = numbers
+        if plugged := operator_plugin(channel.kind, channel.operator):
+            params["plugin"] = plugged
         if generation is not None:
             inputs["generation"] = generation
         if config.evaluation.exclude_self:
@@ -173,11 +177,11 @@ class Builder:
         if channel.kind == "dense":
             inputs["vectors"] = self._vectors()
             params["scoring"] = config.encoder.scoring
-            if DENSE_OPERATORS[channel.operator].calibrated:
+            if getattr(operator(channel), "calibrated", False):
                 work = CalibrationWork(scorer_pool(config), config.cluster.memory_gb)
                 assert generation is not None
-                own = dict(inputs)
-                inputs["calibration"] = calibration_stage(params, own, work, generation.label)
+                given = dict(inputs)
+                inputs["calibration"] = calibration_stage(params, given, work, generation.label)
         else:
             inputs["postings"] = self._postings()
             params |= {"k1": config.sparse.k1, "b": config.sparse.b}
@@ -229,6 +233,8 @@ class Builder:
         }
         if config.fusion.replay != "exact":
             params["replay"] = config.fusion.replay
+        if method.fusion != SCORE and (plugged := rule_plugin(method.fusion)):
+            params["plugin"] = plugged
         scores: dict[str, Stage] = {}
         if method.fusion == SCORE or method.weighting == "confidence":
             scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}

@@ -20,7 +20,7 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     """Everything wrong with the settings as such: what can be known without any file."""
     problems = [
         *check_generator_map(config.generator),
-        *check_method(config.method, config.generator, config.n_refs),
+        *check_method(config.method, config.generator, config.n_refs, config.prompt),
     ]
     if config.fusion.kappa <= -1:
         problems.append(

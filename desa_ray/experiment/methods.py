@@ -8,12 +8,14 @@ what there is.
 from collections.abc import Mapping
 from fractions import Fraction
 
-from desa_ray.config import ChannelConfig, GeneratorConfig, MethodConfig
+from desa_ray.config import ChannelConfig, GeneratorConfig, MethodConfig, PromptConfig
 from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, DenseOperator, SparseOperator
-from desa_ray.engines.prompts import load_prompt, prompt_names
+from desa_ray.core.operators import DenseOperator, SparseOperator
+from desa_ray.engines.prompts import Prompt, load_prompt, prompt_from, prompt_names
 from desa_ray.errors import DesaError, choices, listed
+from desa_ray.plugins import shadowed
+from desa_ray.stages.plugged import OPERATORS, operator_names, operator_of, rule_names, rule_of
 
 ORIGINAL = MethodConfig(
     name="original",
@@ -22,17 +24,13 @@ ORIGINAL = MethodConfig(
         ChannelConfig(name="sparse", kind="sparse", operator="original"),
     ),
 )
-OPERATORS: Mapping[str, Mapping[str, DenseOperator | SparseOperator]] = {
-    "dense": DENSE_OPERATORS,
-    "sparse": SPARSE_OPERATORS,
-}
 SCORE = "score"  # the fusion that sums scores instead of ranks
 REFERENCES = "references"  # the prompt whose texts `n_refs` counts
 UNBOUNDED = ("geometric",)  # a factor that rounds to 0 has no logarithm
 
 
 def operator(channel: ChannelConfig) -> DenseOperator | SparseOperator:
-    return OPERATORS[channel.kind][channel.operator]
+    return operator_of(channel.kind, channel.operator)
 
 
 def needs_text(channel: ChannelConfig) -> bool:
@@ -51,12 +49,35 @@ def prompts(method: MethodConfig) -> list[str]:
     return list(dict.fromkeys(prompt for prompt in named if prompt))
 
 
-def texts_used(prompt: str, generator: GeneratorConfig, n_refs: int) -> int:
+def own_prompts(method: MethodConfig, given: PromptConfig | None) -> dict[str, Prompt]:
+    """What `prompt=` puts in the place of prompts that a method names: of its own, and of one of
+    the same name.
+    """
+    if given is None:
+        return {}
+    prompt = prompt_from(given)
+    slots = {method.prompt, given.name} & set(prompts(method))
+    return dict.fromkeys(sorted(filter(None, slots)), prompt)
+
+
+def given_prompt(name: str, generator: GeneratorConfig, own: Mapping[str, Prompt]) -> Prompt:
+    """The prompt whose texts are taken where a method names this one."""
+    return own.get(name) or load_prompt(generator.map.get(name, name))
+
+
+def texts_used(
+    prompt: str, generator: GeneratorConfig, n_refs: int, own: Mapping[str, Prompt] | None = None
+) -> int:
     """How many texts a channel uses of a prompt: n_refs references, all of another prompt's, at
     most a stand-in's.
+
+    Args:
+        own: prompts that settings put in the place of others (`own_prompts`).
     """
-    wanted = n_refs if prompt == REFERENCES else load_prompt(prompt).text_count
-    return min(wanted, load_prompt(generator.map.get(prompt, prompt)).text_count)
+    count = given_prompt(prompt, generator, own or {}).text_count
+    if prompt == REFERENCES:
+        return min(n_refs, count)
+    return count if prompt in (own or {}) else min(load_prompt(prompt).text_count, count)
 
 
 def options(channel: ChannelConfig) -> dict[str, Fraction]:
@@ -68,17 +89,30 @@ def options(channel: ChannelConfig) -> dict[str, Fraction]:
     return {**defaults, **channel.options}
 
 
-def generator_label(method: MethodConfig, generator: GeneratorConfig) -> str | None:
+def generator_label(
+    method: MethodConfig, generator: GeneratorConfig, given: PromptConfig | None = None
+) -> str | None:
     """What records call the text's origin: the generator, and which texts stand in for which; None
-    without text.
+    without text. A prompt that the platform does not bring in these words has its hash behind it.
     """
     needed = prompts(method)
     if not needed:
         return None
-    stand_ins = [
-        f"{prompt}<-{generator.map[prompt]}" for prompt in needed if prompt in generator.map
-    ]
+    own = own_prompts(method, given)
+    stand_ins = []
+    for prompt in needed:
+        if prompt in own:
+            stand_ins.append(f"{prompt}<-{_named(own[prompt])}")
+        elif prompt in generator.map:
+            stand_ins.append(f"{prompt}<-{generator.map[prompt]}")
+    as_ever = [f"{prompt}<-{prompt}" for prompt in needed]
+    stand_ins = [one for one in stand_ins if one not in as_ever]
     return f"{generator.name}:{','.join(stand_ins)}" if stand_ins else generator.name
+
+
+def _named(prompt: Prompt) -> str:
+    known = prompt.name in prompt_names() and load_prompt(prompt.name).hash == prompt.hash
+    return prompt.name if known else f"{prompt.name}@{prompt.hash[:8]}"
 
 
 def check_generator_map(generator: GeneratorConfig) -> list[DesaError]:
@@ -99,8 +133,22 @@ def check_generator_map(generator: GeneratorConfig) -> list[DesaError]:
     return problems
 
 
-def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) -> list[DesaError]:
+def check_method(
+    method: MethodConfig,
+    generator: GeneratorConfig,
+    n_refs: int,
+    given: PromptConfig | None = None,
+) -> list[DesaError]:
     """Everything wrong with a method as written; choices are listed from what there is."""
+    try:
+        return _method_problems(method, generator, n_refs, given)
+    except DesaError as error:  # of a plug-in that cannot be loaded
+        return [error]
+
+
+def _method_problems(
+    method: MethodConfig, generator: GeneratorConfig, n_refs: int, given: PromptConfig | None
+) -> list[DesaError]:
     problems: list[DesaError] = []
     where = f"method {method.name}"
 
@@ -114,8 +162,13 @@ def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) 
         problem(
             f"two channels named {listed(repeated)}", f"rename one; there are: {listed(names, 20)}"
         )
-    if method.fusion not in (*FUSIONS, SCORE):
-        problem(f"unknown fusion {method.fusion!r}", f"known: {listed([*FUSIONS, SCORE], 20)}")
+    rules = [*rule_names(), SCORE]
+    if method.fusion not in rules:
+        problem(f"unknown fusion {method.fusion!r}", f"known: {listed(rules, 20)}")
+    elif method.fusion not in FUSIONS and method.fusion != SCORE:
+        rule_of(method.fusion)
+    if clash := shadowed("fusion", method.fusion, FUSIONS):
+        problems.append(clash)
     if method.fusion == SCORE and not (method.prefix and method.prefix <= TOP_SCORES):
         what = f"prefix is {method.prefix}, but fusion 'score' reads at most {TOP_SCORES} scores"
         problem(what, f"add prefix: {TOP_SCORES}")
@@ -126,35 +179,74 @@ def check_method(method: MethodConfig, generator: GeneratorConfig, n_refs: int) 
         )
     named = [method.prompt]
     named += [channel.prompt for channel in method.channels]
-    written = {prompt for prompt in named if prompt}
+    written = {prompt for prompt in named if prompt} - ({given.name} if given else set())
     for prompt in sorted(written - set(prompt_names())):
-        problem(f"unknown prompt {prompt!r}", f"known: {listed(prompt_names(), 20)}")
+        hint = f"known: {listed(prompt_names(), 20)}; one of --config-dir is chosen by prompt="
+        problem(f"unknown prompt {prompt!r}", f"{hint}{prompt}")
     for channel in method.channels:
         place = f"{where}, channel {channel.name}"
-        for what, hint in _channel_problems(method, channel, generator, n_refs):
+        for what, hint in _channel_problems(method, channel):
             problem(what, hint, place)
     if not problems:
-        if method.prompt and method.prompt not in prompts(method):
-            problem(f"no channel uses the prompt {method.prompt!r}", "leave it out")
-        if REFERENCES in prompts(method) and n_refs > load_prompt(REFERENCES).text_count:
-            what = (
-                f"n_refs is {n_refs}, but the prompt asks for {load_prompt(REFERENCES).text_count}"
-                " references"
-            )
-            problem(what, "use a smaller n_refs", "n_refs")
+        problems += _text_problems(method, generator, n_refs, given)
     return problems
 
 
-def _channel_problems(
-    method: MethodConfig, channel: ChannelConfig, generator: GeneratorConfig, n_refs: int
-) -> list[tuple[str, str]]:
+def _text_problems(
+    method: MethodConfig, generator: GeneratorConfig, n_refs: int, given: PromptConfig | None
+) -> list[DesaError]:
+    """What is wrong with the texts that a method, well-formed otherwise, takes of its prompts."""
+    problems: list[DesaError] = []
+    where = f"method {method.name}"
+    needed, own = prompts(method), own_prompts(method, given)
+    if method.prompt and method.prompt not in needed:
+        what = f"no channel uses the prompt {method.prompt!r}"
+        problems.append(DesaError(what, where=where, hint="leave it out"))
+    if given and needed and not own:
+        what = (
+            f"{given.name} replaces no prompt of method {method.name}, whose channels name theirs"
+        )
+        hint = f"leave it out, or name {given.name} in a method of your own"
+        problems.append(DesaError(what, where="prompt", hint=hint))
+    for slot in own:
+        if slot in generator.map:
+            what = f"{slot!r} is replaced here and by prompt={own[slot].name}"
+            problems.append(DesaError(what, where="generator.map", hint="leave out one of them"))
+    source = own.get(REFERENCES)
+    asked = (source or load_prompt(REFERENCES)).text_count
+    if REFERENCES in needed and n_refs > asked:
+        by = f"the prompt {source.name}" if source else "the prompt"
+        what = f"n_refs is {n_refs}, but {by} asks for {asked} references"
+        hint = "use a smaller n_refs, or a prompt that asks for more (prompt=)"
+        problems.append(DesaError(what, where="n_refs", hint=hint))
+    if problems or check_generator_map(generator):
+        return problems
+    for channel in method.channels:
+        prompt = prompt_of(method, channel)
+        if prompt is None or not operator(channel).one_text:
+            continue
+        count = texts_used(prompt, generator, n_refs, own)
+        if count != 1:
+            single = [name for name in prompt_names() if load_prompt(name).text_count == 1]
+            used = own[prompt].name if prompt in own else prompt
+            what = (
+                f"operator {channel.operator!r} takes one text, but the prompt {used} gives {count}"
+            )
+            place = f"{where}, channel {channel.name}"
+            problems.append(DesaError(what, where=place, hint=f"use one of {listed(single, 20)}"))
+    return problems
+
+
+def _channel_problems(method: MethodConfig, channel: ChannelConfig) -> list[tuple[str, str]]:
     """(what, hint) of everything wrong with one channel."""
     found: list[tuple[str, str]] = []
     if channel.weight <= 0:
         found.append(
             (f"weight {channel.weight} is not positive", "drop the channel or give it a weight > 0")
         )
-    known = OPERATORS[channel.kind]
+    if clash := shadowed("operators", channel.operator, OPERATORS[channel.kind]):
+        raise clash
+    known = operator_names(channel.kind)
     if channel.operator not in known:
         what = f"unknown {channel.kind} operator {channel.operator!r}"
         return [*found, (what, choices(channel.operator, known))]
@@ -195,17 +287,4 @@ def _channel_problems(
     if prompt is None:
         what = f"operator {channel.operator!r} needs generated text, but the method names no prompt"
         found.append((what, f"add prompt: one of {listed(prompt_names(), 20)}"))
-    elif (
-        prompt in prompt_names()
-        and operator(channel).one_text
-        and not check_generator_map(generator)
-    ):
-        count = texts_used(prompt, generator, n_refs)
-        if count != 1:
-            single = [name for name in prompt_names() if load_prompt(name).text_count == 1]
-            what = (
-                f"operator {channel.operator!r} takes one text, but the prompt {prompt} gives"
-                f" {count}"
-            )
-            found.append((what, f"use one of {listed(single, 20)}"))
     return found

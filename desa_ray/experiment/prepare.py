@@ -126,7 +126,7 @@ def prepare_cell(
     recordings = known.of("recordings", texts_from, dict)
     texts = TextSource(config, collection, store, home, recordings)
     wanted = prompts(config.method)
-    asked = [*texts_from, config.cluster, config.draws, wanted]
+    asked = [*texts_from, config.cluster, config.draws, wanted, config.prompt]
     counts = found.of(lambda: known.of("texts", asked, lambda: texts.check(wanted)))
     found.raise_any()
     return Prepared(config, home, collection, texts, identity, counts or {})

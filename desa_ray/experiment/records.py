@@ -141,7 +141,7 @@ def labels(cell: Cell) -> dict[str, Any]:
     return {
         "dataset": config.dataset.name,
         "method": config.method.name,
-        "generator": generator_label(config.method, config.generator),
+        "generator": generator_label(config.method, config.generator, config.prompt),
         "encoder": _encoder_label(cell),
         "kappa": str(config.fusion.kappa),
         "k": config.fusion.k,

@@ -17,9 +17,10 @@ from desa_ray.config import RunConfig
 from desa_ray.data import generations_folder
 from desa_ray.engines.generator import generator_identity
 from desa_ray.engines.generator_files import find_generator
-from desa_ray.engines.prompts import Prompt, load_prompt
+from desa_ray.engines.prompts import Prompt, prompt_from
 from desa_ray.engines.recorded_generator import recorded_fingerprint
 from desa_ray.errors import DesaError, Problems
+from desa_ray.experiment.methods import given_prompt, own_prompts
 from desa_ray.experiment.pools import generator_pool
 from desa_ray.pipeline.execute import present
 from desa_ray.pipeline.machine import this_machine
@@ -49,7 +50,7 @@ class TextSource:
             Problems: a recording is missing or wrong.
         """
         counts: dict[str, int] = {}
-        for prompt in dict.fromkeys(self._source(prompt) for prompt in prompts):
+        for prompt in {self.source(prompt): prompt for prompt in prompts}.values():
             stages = [self.stage(prompt, draw) for draw in range(self.config.draws)]
             work = stages[0].work
             found: Mapping[str, int] = {}
@@ -66,16 +67,16 @@ class TextSource:
 
     def stage(self, prompt: str, draw: int) -> Stage:
         """The texts of a prompt, or of the one that stands in for it."""
-        source = load_prompt(self._source(prompt))
+        source = self.source(prompt)
         if self.config.generator.kind != "recorded":
             return self._live(source, draw)
-        folder, content = self._recording(source.name)
+        folder, content = self._recording(source)
         origin = {
             "generator": self.config.generator.kind,
             "recording": content,
             "strict": self.config.generator.strict,
         }
-        work = RecordedWork(str(folder), self.config.dataset.name, self.config.draws)
+        work = RecordedWork(str(folder), self.config.dataset.name, self.config.draws, source)
         label = f"{source.name} draw {draw}"
         return generation_stage(self.collection.queries, source, draw, origin, work, label)
 
@@ -84,7 +85,7 @@ class TextSource:
         identity = self._identity
         origin = {"generator": identity, "dataset": self.config.dataset.name}
         pool = generator_pool(self.config, identity, self.home / "models")
-        work = LiveWork(pool, cluster.shard_generations, generator.name)
+        work = LiveWork(pool, cluster.shard_generations, generator.name, prompt)
         label = f"{generator.name} {prompt.name} draw {draw}"
         return generation_stage(self.collection.queries, prompt, draw, origin, work, label)
 
@@ -118,12 +119,16 @@ class TextSource:
     def _identity(self) -> dict[str, Any]:
         return generator_identity(self.config.generator)
 
-    def _source(self, prompt: str) -> str:
-        return self.config.generator.map.get(prompt, prompt)
+    def source(self, prompt: str) -> Prompt:
+        """The prompt whose texts are taken where a method asks for this one."""
+        config = self.config
+        if config.prompt is not None and config.prompt.name == prompt:
+            return prompt_from(config.prompt)
+        return given_prompt(prompt, config.generator, own_prompts(config.method, config.prompt))
 
-    def _recording(self, prompt: str) -> tuple[Path, str]:
+    def _recording(self, prompt: Prompt) -> tuple[Path, str]:
         """The folder of a recording and the hash of its bytes."""
-        if prompt not in self._recordings:
+        if prompt.name not in self._recordings:
             config = self.config
             if config.generator.folder is not None:
                 folder = Path(config.generator.folder)
@@ -133,7 +138,7 @@ class TextSource:
                 raise DesaError(
                     f"data set {config.dataset.name} brings no recorded generations",
                     where="generator.folder",
-                    hint=f"set it to the folder that holds {prompt}.jsonl",
+                    hint=f"set it to the folder that holds {prompt.name}.jsonl",
                 )
-            self._recordings[prompt] = folder, recorded_fingerprint(folder, load_prompt(prompt))
-        return self._recordings[prompt]
+            self._recordings[prompt.name] = folder, recorded_fingerprint(folder, prompt)
+        return self._recordings[prompt.name]

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from desa_ray.core.operators import DENSE_OPERATORS
+from desa_ray.core.operators import DenseOperator
 from desa_ray.core.ranking import complete_order
 from desa_ray.engines.gemm import Float32Gemm, Gemm, best_gemm
 from desa_ray.pipeline.stage import Shard, Stage
 from desa_ray.stages.calibrated import read_calibration
 from desa_ray.stages.document_vectors import corpus_shard
+from desa_ray.stages.plugged import operator_of
 from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
@@ -64,7 +65,8 @@ def dense_queries(
     """Expanded query vectors float32 [rows, D] and the operator's angles; a fallback is the
     original query.
     """
-    operator = DENSE_OPERATORS[stage.params["operator"]]
+    operator = operator_of("dense", stage.params["operator"], stage.params.get("plugin"))
+    assert isinstance(operator, DenseOperator)
     given: dict[str, np.ndarray] = {}
     for source in {"query", *operator.texts}:
         text_stage = stage.inputs[source]

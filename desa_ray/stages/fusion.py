@@ -17,12 +17,12 @@ from desa_ray.core.diagnostics import rr_change, support_retained, turnover
 from desa_ray.core.evaluation import depth_needed, metric_name, scored
 from desa_ray.core.fusion.cutoffs import cut
 from desa_ray.core.fusion.depth import Replay
-from desa_ray.core.fusion.registry import fusion_of
 from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Count, Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import CollectionStages, documents_behind
 from desa_ray.stages.columns import frame_of
 from desa_ray.stages.fusion_inputs import Inputs, Numbers, Weighed
+from desa_ray.stages.plugged import rule_of
 from desa_ray.stages.ranking import queries_in
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
@@ -238,7 +238,7 @@ class Fused:
 
 def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
     params = inputs.params
-    fusion = fusion_of(params["fusion"], params.get("replay", "exact"))
+    fusion = rule_of(params["fusion"], params.get("replay", "exact"), params.get("plugin"))
     kappa, k = Fraction(params["kappa"]), params["k"]
     complete = [ranking.docs(row) for ranking in inputs.rankings]
     weighed = Weighed(inputs, row)

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from desa_ray.engines.generation import GENERATION_SCHEMA
-from desa_ray.engines.prompts import Prompt, load_prompt
+from desa_ray.engines.prompts import Prompt
 from desa_ray.engines.recorded_generator import RecordedGenerations, read_recorded
 from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Count, Finished, Shard, Stage, Work, bounds, shards_of
@@ -33,7 +33,7 @@ PART, KEPT = "part-{}.parquet", "kept.parquet"  # KEPT: records that were in the
 def recorded(
     folder: str,
     content: str,
-    prompt: str,
+    prompt: Prompt,
     dataset: str,
     ids: tuple[str, ...],
     texts: tuple[str, ...],
@@ -46,7 +46,7 @@ def recorded(
     del content
     return read_recorded(
         Path(folder),
-        load_prompt(prompt),
+        prompt,
         query_ids=ids,
         query_texts=texts,
         dataset=dataset,
@@ -107,6 +107,7 @@ class RecordedWork(GenerationWork):
     folder: str
     dataset: str
     draws: int
+    prompt: Prompt
     pool: None = None
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
@@ -122,7 +123,7 @@ class RecordedWork(GenerationWork):
         return recorded(
             self.folder,
             params["recording"],
-            params["prompt"],
+            self.prompt,
             self.dataset,
             tuple(queries["id"]),
             tuple(queries["text"]),

@@ -17,10 +17,10 @@ import numpy as np
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import depth_needed
 from desa_ray.core.fusion.depth import Replay, replay_prefixes
-from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.errors import DesaError
 from desa_ray.stages.fusion import Fused, FusionWork, query_record
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
+from desa_ray.stages.plugged import rule_of
 from desa_ray.stages.prefix import deepened
 
 # documents that a lazy run certifies at most; a longer head is cheaper from complete rankings
@@ -126,7 +126,9 @@ class _State:
         channels, lengths = self.channels(), self.weighed.used(self.weighed.cut_lengths)
         kappa, weights = Fraction(self.params["kappa"]), self.weighed.weights
         if [docs.size for docs in channels] == lengths:
-            return FUSIONS[self.params["fusion"]].replay(channels, weights, kappa, k)
+            return rule_of(self.params["fusion"], expected=self.params.get("plugin")).replay(
+                channels, weights, kappa, k
+            )
         if self.params["fusion"] != "rrf":
             return None
         return replay_prefixes(channels, lengths, weights, kappa, k)
@@ -138,7 +140,7 @@ def _fused(inputs: Inputs, state: _State, query: str) -> Fused:
     assert head is not None
     record = query_record(inputs, state.row, query, state.weighed, replayed)
     kappa, weights = Fraction(params["kappa"]), state.weighed.weights
-    tops = FUSIONS[params["fusion"]].tops(
+    tops = rule_of(params["fusion"], expected=params.get("plugin")).tops(
         state.channels(), weights, kappa, params["k"], params["cutoffs"]
     )
     return Fused(record, replayed, head.topk, tops)

@@ -17,7 +17,7 @@ import polars as pl
 from desa_ray.engines.chat import ChatEngine
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.live_generator import decoding, generate_records
-from desa_ray.engines.prompts import load_prompt
+from desa_ray.engines.prompts import Prompt
 from desa_ray.pipeline.provenance import maker
 from desa_ray.pipeline.sizes import Rows
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds
@@ -37,12 +37,13 @@ from desa_ray.store.tables import read_table, write_table
 @dataclass(frozen=True)
 class LiveWork(GenerationWork):
     """Generates one draw of a prompt. Parameters: `generator` (identity), `dataset`, `prompt`,
-    `draw`, `count`.
+    `draw`, `count`. The prompt itself travels here: workers need no file of it.
     """
 
     pool: Pool
     shard_queries: int
     generator: str
+    prompt: Prompt
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         artifact = stage.artifact
@@ -70,7 +71,7 @@ class LiveWork(GenerationWork):
         started = time.perf_counter()
         records = generate_records(
             engine,
-            load_prompt(stage.params["prompt"]),
+            self.prompt,
             generator=self.generator,
             dataset=stage.params["dataset"],
             draw=stage.params["draw"],
@@ -94,7 +95,7 @@ class LiveWork(GenerationWork):
             if records.height
             else {}
         )
-        meta = {"decoding": decoding(load_prompt(stage.params["prompt"])), "recording": {}, **made}
+        meta = {"decoding": decoding(self.prompt), "recording": {}, **made}
         meta["makers"] = makers_of(stage.artifact)
         return Finished(rows_content(records), counts, meta)
 

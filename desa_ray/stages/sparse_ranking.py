@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from desa_ray.core.adjusted import adjusted_sources
-from desa_ray.core.operators import SPARSE_OPERATORS, Scored
+from desa_ray.core.operators import SPARSE_OPERATORS, Scored, SparseOperator
 from desa_ray.core.ranking import sparse_order
 from desa_ray.engines.bm25 import BM25
 from desa_ray.pipeline.stage import Shard, Stage
+from desa_ray.stages.plugged import operator_of
 from desa_ray.stages.postings import read_postings
 from desa_ray.stages.ranking import (
     RankedQuery,
@@ -61,7 +62,13 @@ def by_range(stage: Stage) -> bool:
     range by range.
     """
     adjusts = stage.params.get("scores") == "adjusted"
-    return SPARSE_OPERATORS[stage.params["operator"]].local and not adjusts
+    return _operator(stage).local and not adjusts
+
+
+def _operator(stage: Stage) -> SparseOperator:
+    found = operator_of("sparse", stage.params["operator"], stage.params.get("plugin"))
+    assert isinstance(found, SparseOperator)
+    return found
 
 
 def sparse_hits(
@@ -70,7 +77,7 @@ def sparse_hits(
     """The channel's hits of a query among the documents start..stop, scored; a fallback is the
     original query's.
     """
-    operator = SPARSE_OPERATORS[stage.params["operator"]]
+    operator = _operator(stage)
     k1, b = stage.params["k1"], stage.params["b"]
     postings = stage.inputs["postings"]
     scorer = engine.get(

@@ -7,11 +7,13 @@ none.
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from desa_ray.cluster.preflight import INSTALL, differences
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.provenance import platform_facts
+from desa_ray.plugins import Identity, differing
 
 VARIABLE = "DESA_SUBMITTED_BY"
 COMPARED = (
@@ -21,9 +23,10 @@ COMPARED = (
 )  # what the sender and the cluster must share; packages are compared on the nodes
 
 
-def expectation() -> str:
-    """The value of the variable: what this platform is."""
-    return json.dumps({name: platform_facts()[name] for name in COMPARED})
+def expectation(plugins: Mapping[str, Identity]) -> str:
+    """The value of the variable: what this platform is, and the plug-ins that the run names."""
+    own = {name: platform_facts()[name] for name in COMPARED}
+    return json.dumps({**own, **({"plugins": dict(plugins)} if plugins else {})})
 
 
 def arrive() -> None:
@@ -36,7 +39,11 @@ def arrive() -> None:
     sent = os.environ.get(VARIABLE)
     if sent is None:
         return
-    if told := differences(json.loads(sent), platform_facts()):
+    expected = json.loads(sent)
+    if told := [
+        *differences(expected, platform_facts()),
+        *differing(expected.get("plugins", {})),
+    ]:
         raise Problems(
             DesaError(
                 f"{what} as where it was submitted", where="the cluster's head node", hint=INSTALL

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -25,6 +25,7 @@ from desa_ray.engines.jvm import anserini_jar, check_java
 from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError, listed
 from desa_ray.locks import OUTBOX, OUTPUT, check_locks
+from desa_ray.plugins import offered, told
 
 Status = Literal["ok", "warn", "fail"]
 GIB = 1 << 30
@@ -214,6 +215,28 @@ def locks(folders: Mapping[str, Path]) -> Iterator[Finding]:
             fine.append(name)
     if fine:
         yield Finding("locks", "ok", f"{listed(fine)}: file locks work")
+
+
+def plug_ins(known: Mapping[str, Iterable[str]]) -> Iterator[Finding]:
+    """What installed distributions offer; nothing of them is imported.
+
+    Args:
+        known: the platform's own names by group, which a plug-in must not take.
+    """
+    try:
+        for identity, names in offered():
+            taken = [
+                one
+                for one in names
+                if one.partition(": ")[2] in known.get(one.partition(": ")[0], ())
+            ]
+            if taken:
+                what = f"{listed(taken)}: the platform has that name itself"
+                yield Finding("plug-in", "fail", what, "rename the entry point")
+            else:
+                yield Finding("plug-in", "ok", f"{told(identity)} offers {listed(names, 20)}")
+    except DesaError as error:
+        yield failed("plug-in", error)
 
 
 def places(home: Path, store: str) -> dict[str, Path]:

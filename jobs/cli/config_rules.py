@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from desa_ray.config import RunConfig
+from desa_ray.config import RunConfig, class_of
 from desa_ray.errors import choices, listed
 from desa_ray.lines import has_lone_surrogate, shown
 from desa_ray.path_names import why_not
@@ -23,7 +23,7 @@ from desa_ray.report.published import KEYS
 from .safe_yaml import Place
 
 KINDS: Mapping[str, Any] = get_type_hints(RunConfig)
-GROUPS = tuple(name for name, kind in KINDS.items() if is_dataclass(kind))
+GROUPS = tuple(name for name, kind in KINDS.items() if is_dataclass(class_of(kind)))
 EXPERIMENT, EXPECTED, COMPARE = "experiment", "expected", "compare"
 GLOBAL = (
     EXPERIMENT,

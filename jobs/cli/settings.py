@@ -16,6 +16,9 @@ PARITY = "parity"  # top-level key of the group of that name: what `desa report`
 FREE_TEXTS = (
     "dataset.queries",
     "encoder.query_prefix",
+    "prompt.system",
+    "prompt.user",
+    "prompt.source",
 )  # ids and words, which may look like anything
 
 

@@ -138,7 +138,7 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
     ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain: Any = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def _stages(config: RunConfig, store: Store, home: Path) -> list[Stage]:

@@ -150,7 +150,9 @@ def _cell(sweep: Sweep, folder: Path, method: str):
     plain = OmegaConf.to_container(composed, resolve=True)
     home = sweep.folder / "home"
     store = Store(str(home / "store"))
-    return Builder(prepare_cell(parse({key: plain[key] for key in RUN_KEYS}), store, home)).cell()
+    return Builder(
+        prepare_cell(parse({key: plain[key] for key in RUN_KEYS if key in plain}), store, home)
+    ).cell()
 
 
 @pytest.mark.parametrize("method", ["qudar_complete", "qudar_weighted", "qudar_top1000"])

@@ -48,7 +48,7 @@ def config(small_slice, server) -> RunConfig:
     ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def sampled(config: RunConfig, count: int) -> RunConfig:

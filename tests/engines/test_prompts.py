@@ -152,6 +152,6 @@ def test_query2doc_is_cut_after_120_words() -> None:
 def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         DesaError,
-        match=r"unknown prompt 'hide' \(choose hyde, hyde_short, lexical_rewrite, mugi, mug",
+        match=r"unknown prompt 'hide' \(did you mean hyde\? known: hyde, hyde_short, lexical_rew",
     ):
         load_prompt("hide")

@@ -17,7 +17,7 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import ChannelConfig, MethodConfig, RunConfig, parse
+from desa_ray.config import ChannelConfig, MethodConfig, RunConfig, class_of, parse
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import Answers, Prepared, store_collection
@@ -70,6 +70,23 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "evaluation.measures": ((), "evaluation.measures=[AP]"),
     "evaluation.run_depth": ((), "evaluation.run_depth=20"),
     "ranking": ((), "ranking=lazy"),
+    **{
+        f"prompt.{name}": ((*SERVER, "prompt=hyde"), f"prompt.{name}={value}")
+        for name, value in {
+            "name": "mine",
+            "system": "Write.",
+            "systems": "{demo: Write.}",
+            "user": "{default: 'Write: {query}'}",
+            "requests": 7,
+            "texts_per_request": 2,
+            "structured": "true",
+            "max_new_tokens": 9,
+            "temperature": 1,
+            "top_p": 0.5,
+            "top_k": 1,
+            "max_words": 9,
+        }.items()
+    },
     "n_refs": ((), "n_refs=3"),
     "draws": ((), "draws=2"),
 }
@@ -96,6 +113,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
     "generator.kv_cache_gb": (VLLM, "generator.kv_cache_gb=2"),
     "generator.max_num_seqs": (VLLM, "generator.max_num_seqs=2"),
     "generator.max_model_len": (VLLM, "generator.max_model_len=2048"),
+    "prompt.source": ((*SERVER, "prompt=hyde"), "prompt.source=elsewhere"),
     "sparse.name": ((), "sparse.name=mine"),
     "sparse.java_home": ((), "sparse.java_home=copy"),
     "sparse.heap": ((), "sparse.heap=1g"),
@@ -138,7 +156,7 @@ def leaves(kind: type, name: str = "") -> set[str]:
     found: set[str] = set()
     for field in fields(kind):
         own = f"{name}.{field.name}" if name else field.name
-        inner: Any = field.type
+        inner = class_of(field.type)
         found |= leaves(inner, own) if is_dataclass(inner) else {own}
     return found
 
@@ -181,7 +199,7 @@ def hashed(collection: Path, tmp_path: Path, monkeypatch):
         chosen = [*dataset(collection), "encoder=minilm_l3", "cluster=serial", *groups]
         with initialize_config_module("desa_ray.conf", version_base="1.3"):
             plain: Any = OmegaConf.to_container(compose("config", chosen), resolve=True)
-        return {key: plain[key] for key in RUN_KEYS}
+        return {key: plain[key] for key in RUN_KEYS if key in plain}
 
     def of(*overrides: str) -> str:
         pairs = [override.split("=", 1) for override in overrides]

@@ -29,7 +29,7 @@ def config(folder: Path, *overrides: str) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         composed = compose("config", [*dataset(folder), "cluster=serial", *overrides])
     plain = OmegaConf.to_container(composed, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:

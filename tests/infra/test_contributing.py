@@ -74,7 +74,7 @@ def _config(folder: Path, *overrides: str):
         plain: Any = OmegaConf.to_container(
             compose("config", overrides=[path, *overrides]), resolve=True
         )
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def _folder(tmp_path: Path, group: str, text: str) -> Path:

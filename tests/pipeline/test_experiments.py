@@ -73,7 +73,7 @@ def sweep(name: str, *given: str) -> list[list[str]]:
 
 def typed(overrides: list[str]) -> RunConfig:
     plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def choices(name: str) -> dict[str, set[str]]:

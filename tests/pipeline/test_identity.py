@@ -32,7 +32,7 @@ def config(scifact_slice) -> RunConfig:
             "config", ["dataset=beir_folder", f"dataset.path={scifact_slice}", "dataset.name=slice"]
         )
     plain = OmegaConf.to_container(composed, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 @pytest.fixture(scope="module")

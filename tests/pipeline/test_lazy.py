@@ -45,7 +45,7 @@ METHODS = (
 def typed(*overrides: str) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", list(overrides)), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[str]]:

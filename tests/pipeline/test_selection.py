@@ -43,7 +43,7 @@ def config(small_slice) -> RunConfig:
             "config", ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"]
         )
     plain = OmegaConf.to_container(composed, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS})
+    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def changed(config: RunConfig, **dataset) -> RunConfig:

@@ -13,7 +13,7 @@ from desa_ray.core.fusion import depth, exp4fuse, release, rrf
 from desa_ray.core.fusion.cutoffs import prefix_tops
 from desa_ray.core.fusion.depth import Replay
 
-__all__ = ["FUSIONS", "Fusion", "fusion_of"]
+__all__ = ["FUSIONS", "Fusion", "fusion_of", "plain_fusion"]
 
 Ranking = NDArray[np.int32]
 Channels = Sequence[Ranking]
@@ -42,7 +42,7 @@ class Fusion:
     ]
 
 
-def _plain(order: Order, replay: Replaying) -> Fusion:
+def plain_fusion(order: Order, replay: Replaying) -> Fusion:
     """A fusion that finds the tops of prefixes one cutoff after another."""
 
     def tops(
@@ -65,9 +65,9 @@ def _plain(order: Order, replay: Replaying) -> Fusion:
 
 FUSIONS: dict[str, Fusion] = {
     "rrf": Fusion(rrf.fuse_order, depth.replay, rrf.fuse_prefixes, rrf.fuse_with_prefixes),
-    "exp4fuse": _plain(exp4fuse.fuse_order, exp4fuse.replay),
+    "exp4fuse": plain_fusion(exp4fuse.fuse_order, exp4fuse.replay),
 }
-AS_RELEASED = {"rrf": _plain(release.fuse_order, release.replay)}
+AS_RELEASED = {"rrf": plain_fusion(release.fuse_order, release.replay)}
 
 
 def fusion_of(name: str, replay: str = "exact") -> Fusion:

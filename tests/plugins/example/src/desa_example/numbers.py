@@ -1,0 +1,3 @@
+"""What the operators share; a change here changes their keys."""
+
+GAMMA = 1.0
