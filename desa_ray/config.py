@@ -76,7 +76,8 @@ Seconds = Annotated[Float, Field(gt=0, le=10**8)]
 
 @dataclass(frozen=True, config=STRICT)
 class DatasetConfig:
-    """Where a collection comes from. `kind` names the reader; `path` is a folder or a zip in BEIR
+    """Where a collection comes from. `kind` names the reader (demo, beir_folder, beir,
+    ir_datasets, or a plug-in's); `path` is a folder or a zip in BEIR
     layout.
 
     `queries` keeps only the queries with these ids, and their judgments. Of what is left, `size`
@@ -85,7 +86,7 @@ class DatasetConfig:
     """
 
     name: Name
-    kind: Literal["demo", "beir_folder", "beir", "ir_datasets"]
+    kind: Name
     path: Text | None = None  # no key: contents are hashed instead
     split: Text = "test"
     url: Text | None = None
@@ -98,12 +99,12 @@ class DatasetConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class EncoderConfig:
-    """A dense encoder. `path` is a local model folder; without it the weights come from `package`
-    or the hub.
+    """A dense encoder. `backend` names its engine (onnx, sentence_transformers, or a plug-in's);
+    `path` is a local model folder; without it the weights come from `package` or the hub.
     """
 
     name: Name
-    backend: Literal["onnx", "sentence_transformers"]
+    backend: Name
     model: Text
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = (
         None  # a commit of the hub: branches move
@@ -115,6 +116,8 @@ class EncoderConfig:
     pooling: Literal["mean", "cls"] = "mean"
     max_tokens: Annotated[Int, Field(ge=8, le=10**6)] = 256
     query_prefix: str = ""
+    document_prefix: str = ""  # of documents, and of texts that are encoded as such
+    dimensions: Count | None = None  # only the first so many of each vector (Matryoshka)
     block_size: Count = 32
     scoring: Literal["int26", "float32"] = "int26"
 
@@ -122,7 +125,7 @@ class EncoderConfig:
 @dataclass(frozen=True, config=STRICT)
 class GeneratorConfig:
     """Where generated text comes from: `recorded` reads it, `vllm` loads a model, `openai` asks a
-    server.
+    server, any other `kind` is a plug-in's.
 
     `map` lets texts of one prompt stand in for those of another: {hyde: references}; records and
     summaries say so. Fields below a kind's comment mean something to that kind only. Those without
@@ -130,7 +133,7 @@ class GeneratorConfig:
     """
 
     name: Name
-    kind: Literal["recorded", "vllm", "openai"]
+    kind: Name
     map: Annotated[dict[str, str], BeforeValidator(lambda value: value or {})] = field(
         default_factory=dict
     )

@@ -8,7 +8,7 @@ object decides, and every process that loads the object compares it with the pla
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -69,6 +69,17 @@ class Plugin:
     @property
     def where(self) -> str:
         return f"plug-in {self.name} ({PREFIX}{self.group}, {self.distribution.metadata['Name']})"
+
+    def called(self, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """What a function of it returns; whatever it raises becomes one line."""
+        try:
+            return function(*given, **named)
+        except DesaError:
+            raise
+        except Exception as error:  # foreign code: anything
+            said = " ".join(str(error).split())[:200]
+            what = f"failed: {type(error).__name__}: {said}"
+            raise self.wrong(what, "correct the plug-in") from error
 
     def wrong(self, what: str, hint: str) -> DesaError:
         """An error about this plug-in."""

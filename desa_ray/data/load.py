@@ -13,6 +13,7 @@ from desa_ray.data.source import holds_generations
 from desa_ray.data.validate import validated
 from desa_ray.errors import DesaError, listed
 from desa_ray.lines import Findings
+from desa_ray.plugins import plugin
 from desa_ray.types import Collection, sha256_json
 
 VERSION = 1  # raise it when the same source would become another collection
@@ -75,6 +76,34 @@ READERS = {
 }
 
 
+def reader_of(kind: str) -> Reader:
+    """The reader that `dataset.kind` names; a plug-in's is held to what the others are.
+
+    Raises:
+        DesaError: there is none such, or a plug-in cannot be loaded.
+    """
+    if kind in READERS:
+        return READERS[kind]
+    own = plugin("readers", kind, READERS, "dataset.kind")
+    loaded = own.load()
+    if not isinstance(loaded, Reader):
+        raise own.wrong(f"is a {type(loaded).__name__}, expected Reader", "correct the plug-in")
+
+    def read(config: DatasetConfig, home: Path, findings: Findings) -> RawCollection:
+        found = own.called(loaded.read, config, home, findings)
+        if not isinstance(found, RawCollection):
+            raise own.wrong("returned no RawCollection", "correct the plug-in")
+        return found
+
+    def identity(config: DatasetConfig, home: Path) -> str:
+        return sha256_json([own.called(loaded.identity, config, home), own.identity])
+
+    def generations(config: DatasetConfig, home: Path) -> Path | None:
+        return own.called(loaded.generations, config, home)
+
+    return Reader(read, identity, generations)
+
+
 def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
     """Reads and validates a collection.
 
@@ -87,7 +116,7 @@ def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
         DesaError: the source is missing or unreadable as a whole.
     """
     findings = Findings()
-    raw = READERS[config.kind].read(config, data_home, findings)
+    raw = reader_of(config.kind).read(config, data_home, findings)
     if config.queries is not None:
         _keep_queries(raw, config.queries, findings)
     return validated(
@@ -102,7 +131,7 @@ def fingerprint(config: DatasetConfig, *, data_home: Path) -> str:
     It covers the source's contents, not its place, and the settings that decide what becomes of
     them. The errors are those of a missing or unreadable source.
     """
-    source = READERS[config.kind].identity(config, data_home)
+    source = reader_of(config.kind).identity(config, data_home)
     chosen = [] if config.queries is None else [sorted(set(config.queries))]
     return sha256_json(
         [VERSION, config.name, config.split, config.missing_relevant, source, *chosen]
@@ -129,4 +158,4 @@ def generations_folder(config: DatasetConfig, *, data_home: Path) -> Path | None
     """The folder with the texts recorded for this data set (`generations/` beside its files); None
     if it has none.
     """
-    return READERS[config.kind].generations(config, data_home)
+    return reader_of(config.kind).generations(config, data_home)

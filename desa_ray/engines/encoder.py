@@ -9,16 +9,24 @@ import importlib.util
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from desa_ray.config import EncoderConfig
 from desa_ray.engines.bert_files import check_weights, read_architecture
-from desa_ray.engines.model_files import find_model, graph_positions, sha256_file
+from desa_ray.engines.model_files import find_model, graph_positions, model_width, sha256_file
+from desa_ray.engines.plugged import (
+    ENCODERS,
+    GuardedEncoder,
+    ShortenedEncoder,
+    encoder_engine,
+    plain_identity,
+)
 from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.engines.vectors import VERSIONS
 from desa_ray.errors import DesaError
+from desa_ray.plugins import Identity
 from desa_ray.types import sha256_json
 
 
@@ -41,7 +49,7 @@ class Encoder(Protocol):
         ...
 
 
-def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, str | int]:
+def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, Any]:
     """Everything that decides an encoder's vectors, for artifact keys: contents and settings, no
     paths.
 
@@ -49,9 +57,39 @@ def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, st
         DesaError: the engine or a file of the model is missing, or the settings do not fit the
             model.
     """
+    if config.backend not in ENCODERS:
+        identity = _plugged_identity(config, model_home)
+    else:
+        identity = _own_identity(config, model_home)
+    if config.dimensions is not None:  # which most encoders have not: their keys stay
+        identity["dimensions"] = config.dimensions
+    return identity
+
+
+def _plugged_identity(config: EncoderConfig, model_home: Path) -> dict[str, Any]:
+    own, engine = encoder_engine(config.backend)
+    found = plain_identity(own, own.called(engine.identity, config, model_home))
+    return {
+        **found,
+        "backend": config.backend,
+        "plugin": own.identity,
+        "model": config.model,
+        "revision": config.revision or "",
+        "pooling": config.pooling,
+        "max_tokens": config.max_tokens,
+    }
+
+
+def _own_identity(config: EncoderConfig, model_home: Path) -> dict[str, Any]:
     _require_engine(config)
     files = find_model(config, model_home)
-    identity: dict[str, str | int] = {
+    if config.dimensions is not None and config.dimensions > (width := model_width(files)):
+        raise DesaError(
+            f"dimensions={config.dimensions}, but {config.model} has {width}",
+            where=f"encoder {config.name}",
+            hint="lower encoder.dimensions",
+        )
+    identity: dict[str, Any] = {
         "backend": config.backend,
         "version": VERSIONS[config.backend],
         "model": config.model,
@@ -98,7 +136,12 @@ def check_encoder(config: EncoderConfig, *, model_home: Path) -> None:
 
 
 def load_encoder(
-    config: EncoderConfig, *, threads: int, model_home: Path, batch_size: int = 8
+    config: EncoderConfig,
+    *,
+    threads: int,
+    model_home: Path,
+    batch_size: int = 8,
+    plugin: Identity | None = None,
 ) -> Encoder:
     """Start the engine of `config.backend`.
 
@@ -107,10 +150,23 @@ def load_encoder(
         model_home: folder for what is made once per model (converted graphs), and for models put
             there by hand.
         batch_size: texts a run of an ONNX graph; changes no bit.
+        plugin: the identity of the plug-in that the plan was made with.
 
     Raises:
         DesaError: as `encoder_identity`, or a file of the model cannot be read.
     """
+    if config.backend not in ENCODERS:
+        own, engine = encoder_engine(config.backend, plugin)
+        settings = {"threads": threads, "model_home": model_home, "batch_size": batch_size}
+        encoder: Encoder = GuardedEncoder(own, own.called(engine.load, config, **settings))
+    else:
+        encoder = _load_own(config, threads, model_home, batch_size)
+    if config.dimensions is None:
+        return encoder
+    return ShortenedEncoder(encoder, config.dimensions, f"encoder {config.name}")
+
+
+def _load_own(config: EncoderConfig, threads: int, model_home: Path, batch_size: int) -> Encoder:
     _require_engine(config)
     files = find_model(config, model_home)
     if config.backend == "sentence_transformers":

@@ -15,13 +15,15 @@ from desa_ray.engines.engine_group import end_orphans, lead_group, notes_folder
 from desa_ray.engines.generator_files import CONVERTED, complete, find_generator, folder_hash
 from desa_ray.engines.live_generator import PROTOCOL
 from desa_ray.engines.openai_generator import OpenAIGenerator
+from desa_ray.engines.plugged import GuardedGenerator, generator_engine, plain_identity
 from desa_ray.engines.vllm_generator import VllmGenerator
 from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.plugins import Identity
 
 
 def check_generator(config: GeneratorConfig) -> None:
     """Raises `Problems` where a setting that the generator's kind needs is missing or unknown."""
-    needed = {"recorded": (), "vllm": ("model",), "openai": ("model", "base_url")}[config.kind]
+    needed = {"vllm": ("model",), "openai": ("model", "base_url")}.get(config.kind, ())
     problems = [
         DesaError(
             "not set", where=f"generator.{name}", hint=f"the generator {config.name} needs it"
@@ -50,25 +52,39 @@ def generator_identity(config: GeneratorConfig) -> dict[str, Any]:
         DesaError: settings are missing, or `generator.path` does not hold a complete model.
     """
     check_generator(config)
-    return {"kind": config.kind, "protocol": PROTOCOL, "model": config.model} | _IDENTITIES[
-        config.kind
-    ](config)
+    common = {"kind": config.kind, "protocol": PROTOCOL, "model": config.model}
+    if config.kind in _IDENTITIES:
+        return common | _IDENTITIES[config.kind](config)
+    own, engine = generator_engine(config.kind)
+    found = plain_identity(own, own.called(engine.identity, config))
+    return {**found, **common, "revision": config.revision, "plugin": own.identity}
 
 
-def load_generator(config: GeneratorConfig, *, model_home: Path, threads: int = 1) -> ChatEngine:
+def load_generator(
+    config: GeneratorConfig,
+    *,
+    model_home: Path,
+    threads: int = 1,
+    plugin: Identity | None = None,
+) -> ChatEngine:
     """Loads a live generator. A vLLM engine makes its process the leader of a process group: give
     it one of its own.
 
     Args:
-        config: kind `vllm` or `openai`.
+        config: of a live kind.
         model_home: where models lie and are converted to.
         threads: CPU threads of an engine that may use several.
+        plugin: the identity of the plug-in that the plan was made with.
 
     Raises:
         DesaError: it does not start; one wording per cause.
     """
     check_generator(config)
-    return _LOADERS[config.kind](config, model_home, threads)
+    if config.kind in _LOADERS:
+        return _LOADERS[config.kind](config, model_home, threads)
+    own, engine = generator_engine(config.kind, plugin)
+    loaded = own.called(engine.load, config, model_home=model_home, threads=threads)
+    return GuardedGenerator(own, loaded)
 
 
 def _weights(config: GeneratorConfig) -> dict[str, Any]:

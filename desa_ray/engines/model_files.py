@@ -7,10 +7,12 @@ error that lists every place.
 """
 
 import importlib.metadata
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from desa_ray import files
 from desa_ray.config import EncoderConfig
@@ -189,6 +191,44 @@ def graph_positions(graph: Path) -> int | None:
     Raises:
         DesaError: not an ONNX file.
     """
+    return min(
+        (dims[0] for name, dims in _tables(graph) if "position_embeddings" in name and dims),
+        default=None,
+    )
+
+
+def model_width(files: ModelFiles) -> int:
+    """How many dimensions the vectors of a model have.
+
+    Raises:
+        DesaError: its files do not say so, or cannot be read.
+    """
+    if files.config is None:
+        names = ("word_embeddings", "position_embeddings")
+        found = {
+            dims[1]
+            for name, dims in _tables(files.weights)
+            if any(own in name for own in names) and len(dims) == 2
+        }
+        widths: list[Any] = sorted(found)
+    else:
+        try:
+            values = json.loads(files.config.read_bytes())
+        except (OSError, ValueError) as error:
+            what = f"cannot be read: {' '.join(str(error).split())[:200]}"
+            raise DesaError(what, where=str(files.config), hint="fetch it anew") from None
+        widths = [values.get("hidden_size") if isinstance(values, dict) else None]
+    if len(widths) != 1 or not isinstance(widths[0], int):
+        raise DesaError(
+            "does not say how many dimensions its vectors have",
+            where=str(files.config or files.weights),
+            hint="leave out encoder.dimensions",
+        )
+    return widths[0]
+
+
+def _tables(graph: Path) -> list[tuple[str, list[int]]]:
+    """Name and shape of every table of an ONNX graph."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -205,7 +245,4 @@ def graph_positions(graph: Path) -> int | None:
                 raise DesaError(
                     what, where=str(graph), hint="give a graph whose data lie beside it"
                 )
-    return min(
-        (table.dims[0] for table in tables if "position_embeddings" in table.name and table.dims),
-        default=None,
-    )
+    return [(table.name, list(table.dims)) for table in tables]

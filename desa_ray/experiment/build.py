@@ -99,7 +99,8 @@ class Builder:
         documents = self.collection.documents
         whole = self.collection.whole or documents
         work = DocumentVectorsWork(self._encoders, self._encoder_shard)
-        vectors = document_vectors_stage(whole, self.identity, work, self._label)
+        prefix = self.config.encoder.document_prefix
+        vectors = document_vectors_stage(whole, self.identity, prefix, work, self._label)
         if whole.key == documents.key:
             return vectors
         part = SnapshotVectorsWork(self.config.cluster.shard_documents)
@@ -123,7 +124,8 @@ class Builder:
         return encoder_pool(self.config, self.identity, self.model_home)
 
     def _text_vectors(self, source: str, generation: Stage | None) -> Stage:
-        prefix = "" if source in AS_DOCUMENT else self.config.encoder.query_prefix
+        encoder = self.config.encoder
+        prefix = encoder.document_prefix if source in AS_DOCUMENT else encoder.query_prefix
         work = TextVectorsWork(self._encoders, self._encoder_shard)
         queries = self.collection.queries
         return text_vectors_stage(queries, generation, self.identity, source, prefix, work)

@@ -2,11 +2,15 @@
 file.
 """
 
+from collections.abc import Iterator
+
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import parse_measures
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.methods import check_generator_map, check_method
+from desa_ray.plugins import plugin, shadowed
 from desa_ray.stages.lazy_fusion import check_lazy
+from desa_ray.stages.plugged import engines_named
 
 MEASURES = ("nDCG@10", "R@20")
 
@@ -19,6 +23,7 @@ def measures_of(config: RunConfig) -> list[str]:
 def setting_problems(config: RunConfig) -> list[DesaError]:
     """Everything wrong with the settings as such: what can be known without any file."""
     problems = [
+        *_unknown_engines(config),
         *check_generator_map(config.generator),
         *check_method(config.method, config.generator, config.n_refs, config.prompt),
     ]
@@ -37,3 +42,15 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     if config.ranking == "lazy" and not problems:
         problems += check_lazy(config, measures_of(config))
     return problems
+
+
+def _unknown_engines(config: RunConfig) -> Iterator[DesaError]:
+    """Engines and readers that nobody offers, or whose name a plug-in has as well."""
+    for group, where, name, own in engines_named(config):
+        try:
+            if name not in own:
+                plugin(group, name, own, where)
+            elif clash := shadowed(group, name, own):
+                yield clash
+        except DesaError as error:
+            yield error

@@ -12,6 +12,7 @@ from desa_ray.config import RunConfig
 from desa_ray.engines.encoder import load_encoder
 from desa_ray.engines.generator import load_generator
 from desa_ray.engines.lucene import Lucene
+from desa_ray.engines.plugged import generator_engine
 from desa_ray.pipeline.stage import Pool
 from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
@@ -28,6 +29,7 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
             threads=cluster.encoder_cpus,
             model_home=model_home,
             batch_size=cluster.batch_size,
+            plugin=identity.get("plugin"),
         ),
         size=cluster.encoders,
         cpus=cluster.encoder_cpus,
@@ -43,15 +45,24 @@ def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: P
     # Engine options enter no key, but two engines with other options are not interchangeable.
     options = sha256_json([dict(identity), asdict(generator)])
     on_gpu = generator.kind == "vllm" and generator.device == "cuda"
+    gpus: float = generator.tensor_parallel_size if on_gpu else 0
+    isolated, plugin = generator.kind == "vllm", identity.get("plugin")
+    if plugin:
+        engine = generator_engine(generator.kind, plugin)[1]
+        gpus, isolated = engine.gpus, engine.isolated
     return Pool(
         f"generator:{generator.name}:{options[:12]}",
         partial(
-            load_generator, generator, model_home=model_home, threads=int(cluster.generator_cpus)
+            load_generator,
+            generator,
+            model_home=model_home,
+            threads=int(cluster.generator_cpus),
+            plugin=plugin,
         ),
         size=cluster.generators,
         cpus=cluster.generator_cpus,
-        gpus=generator.tensor_parallel_size if on_gpu else 0,
-        isolated=generator.kind == "vllm",
+        gpus=gpus,
+        isolated=isolated,
     )
 
 

@@ -48,7 +48,7 @@ class Prepared:
     home: Path
     collection: CollectionStages
     texts: TextSource
-    encoder: dict[str, str | int]
+    encoder: dict[str, Any]
     recording_counts: Mapping[str, int]
 
 
@@ -100,7 +100,7 @@ def prepare_cell(
     known = answers or Answers()
     found = _Findings(setting_problems(config))
     models, encoder, dataset = home / "models", config.encoder, config.dataset
-    identity: dict[str, str | int] | None = {}
+    identity: dict[str, Any] | None = {}
     if any(channel.kind == "dense" for channel in config.method.channels):
         identity = found.of(
             lambda: known.of(

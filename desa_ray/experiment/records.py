@@ -113,6 +113,8 @@ def _made_of(rankings: Iterable[Stage]) -> dict[str, Any]:
         if source.name == "text_vectors":
             found["encoder"] = dict(source.params["encoder"])
             prefixes[source.params["template"]] = source.params["prefix"]
+        elif source.name == "vectors" and "prefix" in source.params:
+            prefixes["documents"] = source.params["prefix"]
         elif source.name == "postings":
             found["analysis"] = dict(source.params)
     return {**found, **({"prefixes": prefixes} if prefixes else {})}
@@ -131,7 +133,8 @@ def _encoder_label(cell: Cell) -> str | None:
     )
     if vectors is None:
         return None
-    own = f"+local-{vectors.params['encoder']['weights_sha256'][:8]}" if config.path else ""
+    weights = vectors.params["encoder"].get("weights_sha256")
+    own = f"+local-{weights[:8]}" if config.path and weights else ""
     return config.name + own
 
 

@@ -19,7 +19,7 @@ from desa_ray.store.content import ArrayHasher
 
 @dataclass(frozen=True)
 class DocumentVectorsWork(Work):
-    """Encodes documents, as they are, into one FAISS flat index file a shard."""
+    """Encodes documents, behind their prefix, into one FAISS flat index file a shard."""
 
     pool: Pool
     shard_documents: int
@@ -35,7 +35,9 @@ class DocumentVectorsWork(Work):
 
     def run(self, engine: Encoder, stage: Stage, shard: Shard) -> None:
         documents = read_rows(stage.inputs["corpus"], shard.start, shard.stop)
-        vectors = engine.encode(documents["text"].to_list(), documents["id"].to_list())
+        prefix = stage.params.get("prefix", "")
+        texts = [prefix + text for text in documents["text"]]
+        vectors = engine.encode(texts, documents["id"].to_list())
         stage.artifact.write_part(
             shard.parts[0], lambda path: write_shard(vectors, path), rows=shard.stop - shard.start
         )
@@ -66,10 +68,12 @@ class DocumentVectorsWork(Work):
 
 
 def document_vectors_stage(
-    corpus: Stage, encoder: Mapping[str, Any], work: DocumentVectorsWork, label: str
+    corpus: Stage, encoder: Mapping[str, Any], prefix: str, work: DocumentVectorsWork, label: str
 ) -> Stage:
-    """The vectors of a corpus under an encoder's identity."""
-    params = {"encoder": encoder}
+    """The vectors of a corpus under an encoder's identity; `prefix` stands before each document."""
+    params: dict[str, Any] = {"encoder": encoder}
+    if prefix:  # which most encoders have not: their keys stay
+        params["prefix"] = prefix
     return Stage(corpus.store, "vectors", 1, params, work, {"corpus": corpus}, label)
 
 

@@ -17,6 +17,8 @@ from desa_ray.core.fusion.registry import FUSIONS, Fusion, fusion_of
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, DenseOperator, SparseOperator
 from desa_ray.core.query_text import DENSE_TEXTS, SPARSE_TEXTS
 from desa_ray.core.reweighting import SPARSE_TERMS
+from desa_ray.data.load import READERS
+from desa_ray.engines.plugged import ENCODERS, GENERATORS
 from desa_ray.engines.prompts import shipped_prompts
 from desa_ray.engines.vectors import check_unit_rows
 from desa_ray.errors import DesaError, listed
@@ -84,11 +86,25 @@ def named_plugins(config: RunConfig) -> dict[str, Identity]:
         named.append(("operators", channel.operator, OPERATORS[channel.kind]))
     if config.method.fusion in plugins("fusion"):
         named.append(("fusion", config.method.fusion, FUSIONS))
+    for group, _, name, known in engines_named(config):
+        named.append((group, name, known))
     return {
-        f"{group}: {name}": _found(group, name, known).identity
+        f"{group}: {name}": plugins(group)[name].identity
         for group, name, known in named
         if name not in known
     }
+
+
+def engines_named(config: RunConfig) -> list[tuple[str, str, str, Mapping[str, Any]]]:
+    """Group, setting, name, and the platform's own names, of the engines and the reader that a
+    configuration names.
+    """
+    encoders, generators = dict.fromkeys(ENCODERS), dict.fromkeys(GENERATORS)
+    return [
+        ("encoders", "encoder.backend", config.encoder.backend, encoders),
+        ("generators", "generator.kind", config.generator.kind, generators),
+        ("readers", "dataset.kind", config.dataset.kind, READERS),
+    ]
 
 
 def own_names() -> dict[str, list[str]]:
@@ -96,6 +112,9 @@ def own_names() -> dict[str, list[str]]:
     return {
         "operators": [*DENSE_OPERATORS, *SPARSE_OPERATORS],
         "fusion": [*FUSIONS],
+        "encoders": [*ENCODERS],
+        "generators": [*GENERATORS],
+        "readers": [*READERS],
         "prompts": shipped_prompts(),
     }
 
@@ -119,21 +138,10 @@ def _operator(kind: str, name: str, expected: tuple) -> DenseOperator | SparseOp
     return replace(loaded, function=guard(own, loaded.function))  # type: ignore[type-var]
 
 
-def _called(own: Plugin, function: Callable[..., Any], *given: Any, **numbers: Any) -> Any:
-    """What foreign code returns; whatever it raises becomes one line."""
-    try:
-        return function(*given, **numbers)
-    except DesaError:
-        raise
-    except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        raise own.wrong(f"failed: {type(error).__name__}: {said}", CORRECT) from error
-
-
 def _dense(own: Plugin, function: Callable[..., Any]) -> Callable[..., Any]:
     def checked(vectors: Mapping[str, np.ndarray], **numbers: Any) -> Any:
         rows, dimension = vectors["query"].shape
-        found = _called(own, function, vectors, **numbers)
+        found = own.called(function, vectors, **numbers)
         try:
             expanded, diagnostics = found
             check_unit_rows(expanded, rows, dimension)
@@ -152,7 +160,7 @@ def _dense(own: Plugin, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _sparse(own: Plugin, function: Callable[..., Any]) -> Callable[..., Any]:
     def checked(hits: Mapping[str, Any], **numbers: Any) -> Any:
-        found = _called(own, function, hits, **numbers)
+        found = own.called(function, hits, **numbers)
         scores = getattr(found, "scores", None)
         if not isinstance(scores, np.ndarray) or scores.dtype not in (np.float32, np.float64):
             raise own.wrong("returned no hit list with float scores", CORRECT)
@@ -171,22 +179,22 @@ def _rule(name: str, expected: tuple) -> Fusion:
         raise own.wrong(f"is a {type(loaded).__name__}, expected a Fusion", CORRECT)
 
     def order(channels: Sequence[np.ndarray], *given: Any) -> np.ndarray:
-        found = _called(own, loaded.order, channels, *given)
+        found = own.called(loaded.order, channels, *given)
         return _documents(own, found, channels)
 
     def replayed(channels: Sequence[np.ndarray], *given: Any) -> Replay:
-        found = _called(own, loaded.replay, channels, *given)
+        found = own.called(loaded.replay, channels, *given)
         if not isinstance(found, Replay) or len(found.depths) != len(channels):
             raise own.wrong("returned no Replay with a depth per channel", CORRECT)
         _documents(own, found.topk, channels)
         return found
 
     def tops(channels: Sequence[np.ndarray], *given: Any) -> list[np.ndarray]:
-        found = _called(own, loaded.tops, channels, *given)
+        found = own.called(loaded.tops, channels, *given)
         return [_documents(own, one, channels) for one in found]
 
     def both(channels: Sequence[np.ndarray], *given: Any) -> Any:
-        head, below = _called(own, loaded.both, channels, *given)
+        head, below = own.called(loaded.both, channels, *given)
         return _documents(own, head, channels), [_documents(own, o, channels) for o in below]
 
     return Fusion(order, replayed, tops, both)

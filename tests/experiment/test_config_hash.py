@@ -43,6 +43,8 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "encoder.pooling": ((), "encoder.pooling=cls"),
     "encoder.max_tokens": ((), "encoder.max_tokens=64"),
     "encoder.query_prefix": (("encoder.query_prefix=one",), "encoder.query_prefix=other"),
+    "encoder.document_prefix": ((), "encoder.document_prefix='passage: '"),
+    "encoder.dimensions": ((), "encoder.dimensions=128"),
     "encoder.scoring": ((), "encoder.scoring=float32"),
     "generator.map": ((), "generator.map={references: mugi}"),
     "generator.strict": ((), "generator.strict=true"),

@@ -1,10 +1,13 @@
 """A method of a user's own operators and fusion rule runs as `desa` does, and ranks as it does."""
 
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from hydra.core.global_hydra import GlobalHydra
 
+from desa_ray.engines.dense_index import read_shard
 from desa_ray.jobs.run import main
 from tests.desa_fixtures import dataset
 
@@ -16,6 +19,16 @@ channels:
   - {name: dense, kind: dense, operator: my_residual}
   - {name: sparse, kind: sparse, operator: my_root}
 """
+OWN = {
+    "method": (
+        "name: own\nprompt: references\nchannels: [{name: d, kind: dense, operator: residual}]"
+    ),
+    "encoder": (
+        "{name: own, backend: my_hashes, model: hashes, document_prefix: '', dimensions: null}"
+    ),
+    "generator": "name: own\nkind: my_echo\nmodel: echo",
+    "dataset": "name: own\nkind: my_notes\npath: notebook",
+}
 SAME = [
     *("query_id", "draw", "depths", "steps", "lengths", "exhausted", "dense_angle_deg", "top"),
     *("ndcg_at_10", "recall_at_20", "turnover", "cut_same_top", "replay_hash", "ranking_hashes"),
@@ -39,3 +52,35 @@ def test_an_example_method_ranks_as_desa_does(
     desa = desa.filter(pl.col("method") == "desa")
     assert mine.select(SAME).equals(desa.select(SAME))
     assert set(mine["config_hash"]) & set(desa["config_hash"]) == set()
+
+
+def test_engines_and_a_reader_of_ones_own(installed, tmp_path, monkeypatch):
+    """Texts are those of the generator, vectors those of the encoder, behind the prefix and cut."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
+    (tmp_path / "notebook" / "notes").mkdir(parents=True)
+    for name, text in (("b", "bees sting"), ("a", "ants march")):
+        (tmp_path / "notebook" / "notes" / f"{name}.txt").write_text(text)
+    (tmp_path / "notebook" / "questions.tsv").write_text("q1\tWhat stings bees\tb\n")
+    for group, text in OWN.items():
+        (tmp_path / "own" / group).mkdir(parents=True)
+        (tmp_path / "own" / group / "own.yaml").write_text(text + "\n")
+    GlobalHydra.instance().clear()
+    chosen = [*(f"{group}=own" for group in OWN), "draws=1"]
+    chosen += ["encoder.document_prefix='passage: '", "encoder.dimensions=32"]
+    common = ["cluster=serial", "tracking.enabled=false", "hydra.run.dir=out"]
+    assert main(["--config-dir", "own", *common, *chosen]) == 0
+    records = pl.read_parquet(Path("out") / "records.parquet")
+    assert records["top"].to_list() == [["b", "a"]]
+    assert records["generator"].to_list() == ["own"]
+    store = tmp_path / "home" / "store"
+    texts = [
+        pl.read_parquet(part)["texts"][0].to_list()
+        for part in store.glob("generation/*/p*.parquet")
+    ]
+    assert texts == [[f"bees {number} of five" for number in range(1, 6)]]
+    (part,) = store.glob("vectors/*/*.faiss")
+    encoder = import_module("desa_example.engines").WordHashes()
+    whole = encoder.encode(["passage: ants march", "passage: bees sting"])[:, :32]
+    expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
+    assert np.allclose(read_shard(part, 2), expected, atol=1e-7)

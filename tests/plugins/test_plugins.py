@@ -33,8 +33,11 @@ def found(operator: str, **more) -> str:
 
 def test_a_plug_in_is_loaded_only_when_named(installed):
     assert [*plugins("operators")] == ["my_residual", "my_root"]
-    assert [names for _, names in offered()] == [
-        ["operators: my_residual", "operators: my_root", "fusion: my_rrf", "prompts: my_prompt"]
+    ((_, names),) = offered()
+    assert sorted(names) == [
+        *("encoders: my_hashes", "fusion: my_rrf", "generators: my_echo"),
+        *("operators: my_residual", "operators: my_root", "prompts: my_prompt"),
+        "readers: my_notes",
     ]
     (line,) = plug_ins(own_names())
     assert line.status == "ok"
@@ -194,7 +197,7 @@ def test_a_plug_ins_prompt_is_a_prompt_like_any_other(installed, offering):
 
 def test_the_example_is_what_the_documentation_shows():
     page = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
-    for name in ("operators", "fusion", "prompts"):
+    for name in ("operators", "fusion", "prompts", "engines", "notes"):
         code = (EXAMPLE / "src" / "desa_example" / f"{name}.py").read_text(encoding="utf-8")
         last = code.rstrip().splitlines()[-1]
         assert last in page, name
