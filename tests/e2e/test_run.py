@@ -11,6 +11,9 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from tests.desa_fixtures import METHODS, QUERIES, dataset, summaries
+from tests.pipeline.test_lazy import computed, typed
+
+SCORED = ("qudar_score_confidence", "anchorqe_calibrated")  # with top scores; with a calibration
 
 
 def _cells(folder: Path) -> list[tuple]:
@@ -31,6 +34,15 @@ def _cells(folder: Path) -> list[tuple]:
     return cells
 
 
+def _contents(store: Path, digests: set[str]) -> dict[str, str]:
+    """Content hashes of stored fusions, by key."""
+    found = {}
+    for digest in digests:
+        manifest = json.loads((store / "fusion" / digest[:12] / "manifest.json").read_text())
+        found[digest] = manifest["content"]
+    return found
+
+
 def test_serial_and_ray_write_identical_records_whatever(
     scifact_slice, serial_sweep, desa, tmp_path
 ):
@@ -48,10 +60,17 @@ def test_serial_and_ray_write_identical_records_whatever(
         "cluster.memory_gb=0.0001",
         "cluster.scorers=3",
     ]
-    desa("run", "-m", METHODS, *dataset(scifact_slice), *sizes)
+    desa("run", "-m", f"{METHODS},{','.join(SCORED)}", *dataset(scifact_slice), *sizes)
     parallel = _cells(tmp_path)
     assert len(serial) == 5
-    assert serial == parallel
+    assert serial == parallel[:5]
+    home = Path(shutil.copytree(serial_sweep / "home", tmp_path / "serially"))
+    for method, (rows, *_) in zip(SCORED, parallel[5:], strict=True):
+        cell, records, stages = computed(typed(*dataset(scifact_slice), f"method={method}"), home)
+        assert {"top_scores", "calibration"} & set(stages)
+        assert records.rows() == rows
+        contents = {stage.key.digest: stage.artifact.manifest()["content"] for stage in cell.fused}
+        assert contents == _contents(tmp_path / "home" / "store", set(contents))
 
 
 def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home, desa, tmp_path):

@@ -192,11 +192,17 @@ def test_what_only_complete_rankings_give_is_refused(scifact_slice, warm_home):
             )
         return str(caught.value)
 
-    found = refused("evaluation.measures=[AP,R@5000]", "fusion.k=1001", "encoder.scoring=float32")
+    found = refused(
+        "evaluation.measures=[AP,R@5000]",
+        "fusion.k=1001",
+        "fusion.replay=release",
+        "encoder.scoring=float32",
+    )
     for expected in (
         "'AP' reads the whole ranking",
         "'R@5000' reads 5000",
         "k is 1001",
+        "replay 'release' looks at how many documents all lists hold (use ranking=complete",
         "encoder.scoring",
     ):
         assert expected in found
