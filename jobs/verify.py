@@ -4,7 +4,8 @@ overrides).
 An expectations file (conf/expected/NAME.yaml) lists conditions: overrides, metric, value, tolerance
 and the value's source. Conditions are run like any cell, so what is stored is reused. Those whose
 collection, encoder or engine is not there are listed with the reason and left out; the exit code is
-1 when one that was checked does not hold.
+1 when one that was checked does not hold. A row with `differs: REASON` stands beside: its value was
+had in another way, so it need not hold.
 """
 
 from collections import Counter
@@ -101,25 +102,40 @@ def _show(rows: list[dict[str, Any]], entries: Mapping[Condition, Mapping[str, A
     for name in ("condition", "metric", "expected", "tolerance", "found", "holds", "source"):
         table.add_column(name, overflow="fold")
     checked = 0
+    beside: Counter[str] = Counter()
     for row in rows:
         entry = entries.get(tuple(row["overrides"]))
         value = None if entry is None else entry["metrics"].get(row["metric"])
         holds = value is not None and abs(value - row["value"]) <= row["tolerance"]
-        if entry is not None:
+        differs = row.get("differs")
+        if entry is not None and differs is None:
             checked += 1
             if not holds:
                 _failed.append(row["metric"])
+        if differs is not None:
+            beside[differs] += 1
         cells = [
             " ".join(row["overrides"]),
             row["metric"],
             f"{row['value']:.8g}",
             str(row["tolerance"]),
             "-" if value is None else f"{value:.8g}",
-            "not checked" if entry is None else "yes" if holds else "NO",
+            _verdict(entry is not None, holds, differs),
         ]
         table.add_row(*cells, row["source"])
     screen(160).print(table)
-    note(f"{checked} of {counted(len(rows), 'expectation')} checked, {len(_failed)} do not hold")
+    for reason, count in beside.items():
+        note(f"{counted(count, 'number')} beside, not expected: {reason}")
+    expected = counted(len(rows) - beside.total(), "expectation")
+    note(f"{checked} of {expected} checked, {len(_failed)} do not hold")
+
+
+def _verdict(known: bool, holds: bool, differs: str | None) -> str:
+    if not known:
+        return "not checked"
+    if differs is not None:
+        return "beside"
+    return "yes" if holds else "NO"
 
 
 def main(arguments: list[str]) -> int:

@@ -24,16 +24,20 @@ NAMES = {
     "trec-covid": "TREC-COVID's 50",
     "webis-touche2020": "Touché-2020's 49",
 }
-# castorini/anserini at 81e34145, beir-v1.0.0-NAME.flat.yaml: nDCG@10, R@100, R@1000. ArguAna's are
-# left out: there a query's own document is removed by its id, evaluation.exclude_self asks for
-# equal text too.
+# castorini/anserini at 81e34145, beir-v1.0.0-NAME.flat.yaml: nDCG@10, R@100, R@1000.
 ANSERINI = {
+    "arguana": (0.3970, 0.9324, 0.9872),
     "fiqa": (0.2361, 0.5395, 0.7393),
     "nfcorpus": (0.3218, 0.2457, 0.3704),
     "scidocs": (0.1490, 0.3477, 0.5638),
     "scifact": (0.6789, 0.9253, 0.9767),
     "trec-covid": (0.5947, 0.1091, 0.3955),
     "webis-touche2020": (0.4422, 0.5822, 0.8621),
+}
+# Whose values were had in another way: they stand beside, and need not hold.
+DIFFERS = {
+    "arguana": "Anserini removes a query's document by its id alone, evaluation.exclude_self where"
+    " the text is equal too"
 }
 MEASURES = "evaluation.measures=[R@100,R@1000]"
 ROBUST = ("arguana", "fiqa", "scidocs", "webis-touche2020")
@@ -95,6 +99,10 @@ def sparse_rows(dataset: str) -> Rows:
         ("ndcg_at_10", "recall_at_100", "recall_at_1000"), ANSERINI.get(dataset, ()), strict=False
     ):
         found.append(condition(whole, metric, value, 0.001, source))
+    if dataset in DIFFERS:
+        alone = [*whole, "evaluation.exclude_self=true"]
+        for row in found:
+            row |= {"overrides": list(alone), "differs": DIFFERS[dataset]}
     (row,) = results("original", dataset=dataset)
     found.append(support_row(whole, row, "release, all-results.csv, controlled"))
     if dataset in ROBUST:

@@ -30,6 +30,7 @@ GLOBAL = (
     EXPECTED,
 )  # groups whose files speak of all settings, not of their own group's
 EXPECTATION = ("overrides", "metric", "value", "tolerance", "source")
+DIFFERS = "differs"  # why a value stands beside and need not hold; may be left out
 PUBLISHED = ("name", "setting", "queries", *KEYS)
 BY_HAND: Mapping[str, str] = {
     "cluster.address": "who answers there is trusted with this program's own objects",
@@ -316,12 +317,12 @@ def _expectations(rows: Any) -> Iterator[Fault]:
         return
     for number, row in enumerate(rows):
         place = (EXPECTED, number)
-        yield from _keys(place, row, EXPECTATION)
+        yield from _keys(place, row, (*EXPECTATION, DIFFERS))
         if not isinstance(row, dict):
             continue
         if missing := [name for name in EXPECTATION if name not in row]:
             yield Fault(place, f"lacks {listed(missing)}", hint)
-        for name in ("metric", "source"):
+        for name in ("metric", "source", DIFFERS):
             if name in row and not isinstance(row[name], str):
                 yield Fault((*place, name), "is no text", "write a text")
         for name in ("value", "tolerance"):

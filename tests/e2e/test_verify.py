@@ -38,8 +38,8 @@ def check(collection: Path, tmp_path: Path, monkeypatch, capsys) -> Callable:
     monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
     (tmp_path / "my" / "expected").mkdir(parents=True)
 
-    def run(*conditions: tuple[str, str, float]) -> tuple[int, str]:
-        rows = [
+    def run(*conditions: tuple[str, str, float], **more: str) -> tuple[int, str]:
+        rows: list[dict] = [
             {
                 "overrides": ["dataset=beir_folder", *overrides.split()],
                 "metric": metric,
@@ -49,6 +49,7 @@ def check(collection: Path, tmp_path: Path, monkeypatch, capsys) -> Callable:
             }
             for overrides, metric, value in conditions
         ]
+        rows[-1] |= more
         file = tmp_path / "my" / "expected" / "own.yaml"
         file.write_text(f"# @package _global_\n{yaml.safe_dump({'expected': rows})}")
         GlobalHydra.instance().clear()
@@ -78,6 +79,10 @@ def test_what_can_be_checked_is_checked_and_the_rest_named(check):
     code, text = check(support, (support[0], "ndcg_at_10", 0.25), missing)
     assert code == 1
     assert "2 of 3 expectations checked, 1 do not hold" in text
+    code, text = check(support, (support[0], "ndcg_at_10", 0.25), differs="another reading")
+    assert code == 0, text
+    assert "1 number beside, not expected: another reading" in text
+    assert "1 of 1 expectation checked, 0 do not hold" in text
     with pytest.raises(DesaError, match=r"none of 1 expectation can be checked.*nowhere"):
         check(missing)
 
