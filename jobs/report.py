@@ -19,10 +19,11 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.path_names import path_names
-from desa_ray.report.build import Report, build_report, write_report
+from desa_ray.report.build import Builder, Report, build_report, write_report
 from desa_ray.report.gain import Gain, with_gain
 from desa_ray.report.generation_cost import generation_cost
 from desa_ray.report.load import FILE, load_records
+from desa_ray.report.method_cost import method_cost
 from desa_ray.report.paper_tables import NOTES, PAPER_TABLES
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
@@ -144,8 +145,10 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     published = Published(config.compare) if config.compare else None
     if config.preset:
         study.notes += NOTES
-    texts = generation_cost(Store(store_root(config.store)))
-    further = (*PAPER_TABLES, texts) if config.preset else ()
+    further: tuple[tuple[str, Builder, str], ...] = ()
+    if config.preset:
+        store = Store(store_root(config.store))
+        further = (*PAPER_TABLES, generation_cost(store), method_cost(store))
     report = build_report(study, config.used_sampling, published, further)
     write_report(report, folder)
     if config.trec:

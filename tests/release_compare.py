@@ -194,6 +194,25 @@ def outcome_labels() -> dict[str, Any]:
     return found
 
 
+CALIBRATED = {
+    "dense_original": "original",
+    "anchorqe": "anchorqe_fixed_015",
+    "anchorqe_calibrated": "anchorqe_sc_matched",
+    "desa_dense": "desa_de",
+}
+
+
+def calibrated() -> dict[str, Any]:
+    """The dense channel alone on the queries that calibration left, by data set and method."""
+    found: dict[str, Any] = {}
+    for method, name in CALIBRATED.items():
+        for row in rows("later/anchorqe-sc-dense-summary", method=name):
+            own = {column: row[column] for column in ("ndcg_at_10", "recall_at_20")}
+            dataset = "macro" if row["dataset"] == "Macro" else row["dataset"]
+            found.setdefault(dataset, {})[method] = own
+    return found
+
+
 GENERATORS = {
     "Qwen/Qwen2.5-7B-Instruct": "qwen2_5_7b",
     "mistralai/Mistral-7B-Instruct-v0.3": "mistral_7b",
@@ -433,6 +452,7 @@ def build() -> dict[str, Any]:
         "macro_intervals": macro_intervals(),
         "outcome_labels": outcome_labels(),
         "generation_cost": generation_cost(),
+        "calibrated": calibrated(),
         "gains_over_shared": {"shared": changes(means("desa"), means("shared"))},
         "access_changes": access_changes(),
         "robustness": robustness(),

@@ -12,6 +12,7 @@ import numpy as np
 from desa_ray.core.statistics.aggregate import macro, reduction_pct
 from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report.calibrated import calibrated_table
 from desa_ray.report.names import (
     CONSTRUCTIONS,
     EFFECTIVENESS,
@@ -153,5 +154,6 @@ PAPER_TABLES = (
     ("macro intervals", macro_intervals_table, "needs a method of the main comparison"),
     ("gains over Shared", gains_over_shared_table, "needs desa and shared in every data set"),
     ("changes of data sets", changes_table, "needs original and another main method"),
+    ("calibrated AnchorQE", calibrated_table, "needs anchorqe_calibrated"),
     ("held-out sets", held_out_table, "needs data sets of development and others"),
 )

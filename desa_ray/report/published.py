@@ -35,6 +35,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "ablations": ("ablation",),
     "macro_intervals": ("method",),
     "outcome_labels": ("comparator",),
+    "calibrated": ("dataset", "method"),
     "generation_cost": ("dataset", "generator", "prompt"),
     "gains_over_shared": ("comparator",),
     "access_changes": ("dataset", "method"),
@@ -91,6 +92,7 @@ class Published:
                     or next(c.form for c in table.columns if c.key == key)
                     or "{}"
                 )
+                form = form.replace("d}", ".0f}")  # counts of the two stand as floats here
                 signed = form if form.startswith("{:+") else form.replace("{:", "{:+")
                 values: dict[str, Value] = {
                     "row": label,

@@ -19,6 +19,7 @@ from desa_ray.report.cells import Cell, cut_cells, number_of
 from desa_ray.report.names import METHODS, STAND_IN, Outcome
 
 AXES = ("encoder", "generator", "kappa", "k", "n_refs")
+LEAVES_OUT = ("anchorqe_calibrated",)  # methods without the queries that they are calibrated with
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,12 @@ class Study:
                 or self.cell(cell.dataset, cell.method)
             ):
                 continue
+            if cell is self.calibrated(cell.dataset, cell.method):
+                self.notes.append(
+                    f"{cell.dataset}: {cell.method} has {len(cell.queries)} of {len(queries)}"
+                    " queries, the others gave its alpha; main tables leave it out"
+                )
+                continue
             differs = []
             if lacking := sorted(queries - cell.queries):
                 differs.append(f"lacks {len(lacking)} queries: {listed(lacking)}")
@@ -173,6 +180,16 @@ class Study:
             ),
             None,
         )
+
+    def calibrated(self, dataset: str, method: str) -> Cell | None:
+        """The main setting's cell of a method that leaves out the queries of its calibration."""
+        documents, qrels, queries = self.collections.get(dataset, (0, "", frozenset()))
+        for cell in self.cells:
+            same = (cell.dataset, cell.method) == (dataset, method) and self.setting.fits(cell)
+            whole = (cell.corpus_docs, cell.qrels_hash) == (documents, qrels)
+            if method in LEAVES_OUT and same and whole and cell.queries < queries:
+                return cell
+        return None
 
     def complete(self, *methods: str) -> bool:
         """Whether every data set has all these methods: only then is there a macro."""

@@ -127,4 +127,6 @@ def test_the_published_cost_stands_beside(store):
     assert lines["prompt tokens"]["difference"] == pytest.approx(200 - 181.84333333333333)
     assert lines["completion tokens"]["printed"] == pytest.approx(85.38555555555556)
     assert lines["query-draws"]["printed"] == 900
+    shown = {line[1]: line[2:5] for line in beside.shown()}
+    assert shown["query-draws"] == ["1", "900", "−899"]
     assert lines["requests"]["generator"] == SAME

@@ -202,6 +202,7 @@ def test_their_rows_beside_their_numbers_differ_by_nothing(study):
     assert "outcome_labels" in beside
     resampled = ("CI", "p", "wins", "outcomes")
     for name, table in beside.items():
+        assert len(table.shown()) == len(table.rows)
         for line in table.rows:
             column = str(line.values["column"])
             if "shallower" in column or any(word in column for word in resampled):

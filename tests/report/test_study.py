@@ -5,7 +5,9 @@ differs.
 import polars as pl
 import pytest
 
+from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.errors import DesaError
+from desa_ray.report.calibrated import calibrated_table
 from desa_ray.report.results import main_table
 from desa_ray.report.study import Study
 from tests.report.made_up import MEANS, cell, study_records
@@ -54,6 +56,22 @@ def test_other_queries_are_named():
     said = refusal(cell("scifact", "original"), cell("scifact", "shared"), fewer)
     assert "scifact/desa" in said
     assert "lacks 2 queries: q28, q29" in said
+
+
+def test_a_calibrated_method_stands_beside_on_the_queries_left():
+    """Its calibration took q0 to q7: compared on the 22 others, refused nowhere."""
+    left = [f"q{n}" for n in range(8, 30)]
+    alone = cell("scifact", "anchorqe_calibrated").filter(pl.col("query_id").is_in(left))
+    whole = cell("scifact", "dense_original")
+    study = Study(pl.concat([cell("scifact", "original"), whole, alone], how="diagonal"))
+    assert study.cell("scifact", "anchorqe_calibrated") is None
+    assert any("has 22 of 30 queries" in note for note in study.notes)
+    table = calibrated_table(study, Sampling(5))
+    assert table is not None
+    found = {row.about["method"]: row.values for row in table.rows}
+    expected = whole.filter(pl.col("query_id").is_in(left))["ndcg_at_10"].mean()
+    assert found["dense_original"]["ndcg_at_10"] == pytest.approx(expected)
+    assert found["anchorqe_calibrated"]["queries"] == 22
 
 
 def test_other_judgments_and_another_k_are_told():

@@ -1,0 +1,73 @@
+"""AnchorQE with a calibrated alpha, beside what it is compared with, on the queries that its
+calibration left.
+
+Each draw's first eight queries give alpha and are no records of that method (method.md section 5),
+so no table over all queries can hold it.
+"""
+
+import polars as pl
+
+from desa_ray.core.statistics.aggregate import macro
+from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report.names import EFFECTIVENESS, dataset_name, method_name
+from desa_ray.report.results import outcome_column
+from desa_ray.report.study import LEAVES_OUT, Study
+from desa_ray.report.table import Column, Row, Table, Value
+
+BESIDE = ("dense_original", "anchorqe", "desa_dense")  # the dense channel alone, as it is
+
+
+def calibrated_table(study: Study, sampling: Sampling) -> Table | None:
+    """Effectiveness of each data set, then macro, over the queries that are left."""
+    del sampling
+    rows: list[Row] = []
+    means: dict[str, list[dict[str, float]]] = {}
+    for dataset in study.datasets:
+        queries = _left(study, dataset)
+        if queries is None:
+            continue
+        for method in (*BESIDE, *LEAVES_OUT):
+            own = _values(study, dataset, method, queries)
+            if own is None:
+                continue
+            means.setdefault(method, []).append(own)
+            values: dict[str, Value] = {
+                "dataset": dataset_name(dataset),
+                "method": method_name(method),
+                "queries": len(queries),
+                **own,
+            }
+            rows.append(Row(values, {"dataset": dataset, "method": method}))
+    if not rows:
+        return None
+    for method, own in means.items():
+        if len(own) == len(study.datasets) > 1:
+            values = {"dataset": "macro", "method": method_name(method)}
+            values |= {o.column: macro([m[o.column] for m in own]) for o in EFFECTIVENESS}
+            rows.append(Row(values, {"macro": True, "method": method}))
+    columns = (
+        Column("dataset", "data set"),
+        Column("method", "method"),
+        Column("queries", "queries", "{:d}"),
+        *(outcome_column(outcome) for outcome in EFFECTIVENESS),
+    )
+    notes = ["the same queries for every method of a data set: those not calibrated with"]
+    return Table("calibrated", "AnchorQE with a calibrated alpha", columns, rows, notes)
+
+
+def _left(study: Study, dataset: str) -> frozenset[str] | None:
+    """The queries of all calibrated cells of the main setting."""
+    cells = [study.calibrated(dataset, method) for method in LEAVES_OUT]
+    found = [cell.queries for cell in cells if cell]
+    return frozenset.intersection(*found) if found else None
+
+
+def _values(
+    study: Study, dataset: str, method: str, queries: frozenset[str]
+) -> dict[str, float] | None:
+    cell = study.cell(dataset, method) or study.calibrated(dataset, method)
+    if cell is None:
+        return None
+    means = cell.means.filter(pl.col("query_id").is_in(list(queries)))
+    found = {o.column: means[o.column].mean() for o in EFFECTIVENESS}
+    return None if None in found.values() else found  # pyright: ignore[reportReturnType]
