@@ -11,6 +11,7 @@ from .cli.app import Summaries, hydra_app, output_folder
 from .cli.arrival import arrive
 from .cli.composition import Plain
 from .cli.console import ConsoleListener, note
+from .cli.searching import KEYS
 from .cli.settings import spec_of, specs_of
 
 
@@ -36,4 +37,4 @@ def _sweep(
 def main(arguments: list[str]) -> int:
     """`desa run [overrides]`; with -m the sweep goes through the `desa` launcher."""
     arrive()
-    return hydra_app("run", "config", arguments, _task, sweep=_sweep)
+    return hydra_app("run", "config", arguments, _task, sweep=_sweep, further=KEYS)

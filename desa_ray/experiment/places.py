@@ -6,6 +6,7 @@ from desa_ray.places import home
 from desa_ray.tracking.sqlite_uri import sqlite_uri
 
 DATABASE = "mlflow.db"  # of MLflow, in the home
+SEARCHES = "searches.db"  # of Optuna, in the home
 
 
 def store_root(config: StoreConfig) -> str:
@@ -24,3 +25,13 @@ def store_root(config: StoreConfig) -> str:
 def tracking_uri(config: TrackingConfig) -> str:
     """Where runs are logged: as configured, else the home's own database."""
     return config.uri or sqlite_uri(home() / DATABASE)
+
+
+def search_storage() -> str:
+    """The database of searches; its folder is made."""
+    try:
+        home().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"cannot be made: {error.strerror or error}"
+        raise DesaError(what, where=str(home()), hint="set DESA_HOME to another folder") from None
+    return sqlite_uri(home() / SEARCHES)

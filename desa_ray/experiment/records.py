@@ -4,7 +4,7 @@ A record is one (query, draw) of one cell. Draws are averaged within each query 
 section 10). Queries without a positive judgment have null effectiveness and count in depths only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -16,6 +16,7 @@ from desa_ray.core.evaluation import (
     positive_grades,
     scored,
 )
+from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
@@ -43,6 +44,16 @@ LABELS = {
     "qrels_hash": pl.String,
     "config_hash": pl.String,
 }
+
+
+# What a summary has beside measures and values of cutoffs.
+METRICS = (
+    *("depth_dense", "depth_sparse", "depth_total", "sparse_support"),
+    *("dense_exhausted", "sparse_exhausted", "both_shallower", "support_ratio"),
+    *("dense_angle_deg", "turnover", "rr_change", "support_retained"),
+    *("dense_angle_deg_max", "support_retained_min", "rr_change_absent"),
+)
+CUT = ("ndcg_at_10", "recall_at_20")  # measures of prefixes
 
 
 # What a record keeps of Original's, so that both stand side by side: column there -> type.
@@ -251,6 +262,14 @@ def summarise(records: pl.DataFrame, measures: list[str]) -> dict[str, float | N
     return means.row(0, named=True) | _mechanism(records)
 
 
+def metric_names(measures: Sequence[str]) -> list[str]:
+    """The names of all metrics of a cell with these measures, as its summary has them."""
+    own = [metric_name(measure) for measure in measures]
+    cut = [f"cut_{name}{end}" for name in CUT for end in ("", "_changed", "_reversed")]
+    of_cutoffs = [f"{name}/L{cutoff}" for cutoff in CUTOFFS for name in ("cut_same_top", *cut)]
+    return [*dict.fromkeys([*own, EXPONENTIAL_COLUMN]), *METRICS, *of_cutoffs]
+
+
 def _mechanism(records: pl.DataFrame) -> dict[str, float | None]:
     """Means over queries of draw-averaged diagnostics, as the report's table has them.
 
@@ -291,7 +310,7 @@ def summarise_cutoffs(records: pl.DataFrame) -> dict[str, float | None]:
         columns: dict[str, pl.Expr] = {
             "cut_same_top": pl.col("cut_same_top").list.get(place).mean()
         }
-        for name in ("ndcg_at_10", "recall_at_20"):
+        for name in CUT:
             under = pl.col(f"cut_{name}").list.get(place)
             label = outcome(under, pl.col(f"reference_cut_{name}").list.get(place))
             complete = outcome(pl.col(name), pl.col(f"reference_{name}"))

@@ -2,6 +2,7 @@
 removed.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ from .config_folder import offered, read_folder
 from .flags import check_flags, check_overrides, composing, parse_flags
 from .help import help_text
 from .hydra_errors import worded
+from .searching import searches, with_sweeper
 from .settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
@@ -78,10 +80,20 @@ class HydraTask:
         if self._sweep is None:
             hint = "leave out -m, commas between values, and experiments that sweep"
             raise DesaError("this verb does not sweep", where=f"desa {self.verb}", hint=hint)
-        summaries = self._sweep(configs, folders, folder, list(self._earlier))
+        try:
+            summaries = self._sweep(configs, folders, folder, list(self._earlier))
+        except DesaError:  # a search goes on after cells that failed
+            self._earlier = _finished(folder) or self._earlier
+            raise
         own = summaries[len(self._earlier) :]
         self._earlier = summaries
         return own
+
+
+def _finished(folder: Path) -> Summaries:
+    """The cells in the summary of a sweep; none where it has no summary."""
+    summary = folder / "summary.json"
+    return json.loads(summary.read_text(encoding="utf-8"))["cells"] if summary.is_file() else []
 
 
 def hydra_app(
@@ -114,7 +126,8 @@ def hydra_app(
             print_text(text)
             return 0
         leave_out_verb()
-    check_overrides(flags.overrides)
+    check_overrides(flags.overrides, count=not searches(flags.overrides))
+    flags.overrides = with_sweeper(verb, flags.overrides, flags.multirun)
     files = [] if flags.config_dir is None else read_folder(Path(flags.config_dir))
     sys.argv = [f"desa {verb}", *composing(flags)]
     hydra_task = HydraTask(verb, task, sweep)

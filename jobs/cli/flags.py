@@ -117,8 +117,11 @@ def check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
         )
 
 
-def check_overrides(overrides: Sequence[str]) -> None:
+def check_overrides(overrides: Sequence[str], *, count: bool = True) -> None:
     """Refuse overrides that would be computed, or that bring unchecked files.
+
+    Args:
+        count: whether every cell of the sweep will be listed, so that there must not be too many.
 
     Raises:
         Problems: each of them, and how to write it instead. What Hydra cannot parse is left for it
@@ -138,7 +141,7 @@ def check_overrides(overrides: Sequence[str]) -> None:
             continue
         problems += _problems(text, override)
         cells *= _choices(override.value())
-    if cells > MAX_CELLS:
+    if count and cells > MAX_CELLS:
         what = f"{cells:.3g} cells are more than a sweep may have ({MAX_CELLS})"
         problems.append(DesaError(what, where="-m", hint="divide it into several"))
     if problems:

@@ -62,6 +62,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
 }
 SWEEPING = ("run", "plan", "submit")
 SETTINGS: Mapping[str, Sequence[str]] = {
+    "run": (
+        "objective=METRIC  with -m: a search with Optuna instead of a grid (docs/sweeps.md)",
+        "trials=30  how many trials it takes",
+    ),
     "submit": (
         "submit.address=URL  the head node's dashboard",
         "submit.home=DIR  DESA_HOME of the job, on a path that all nodes share",
