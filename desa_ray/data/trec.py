@@ -8,6 +8,7 @@ with gzip or zstd is unpacked as it is read; a name that ends in `.gz` is writte
 import gzip
 import math
 import re
+import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
@@ -29,6 +30,7 @@ BEIR_LINE = "write: query-id TAB corpus-id TAB score"
 GRADE = "write whole numbers on a small scale, such as 0 to 3"
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 PIECE = 1 << 14
+LINES = 1 << 20  # of a run, made at once
 
 
 def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str, list[str]]:
@@ -211,34 +213,62 @@ def write_run(
     Raises:
         DesaError: an id or tag that a TREC line cannot hold (empty, or with a blank in it).
     """
-    written = run_text(rankings, tag=tag)
-    write_bytes(path, gzip.compress(written, mtime=0) if path.suffix == ".gz" else written)
+    pieces = run_pieces(rankings, tag=tag)
+    write_pieces(path, _packed(pieces) if path.suffix == ".gz" else pieces)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Writes megabytes piece by piece: the kernel then takes small pages, which virtual machines
     give out faster.
     """
-    pieces = memoryview(data)
+    write_pieces(path, [data])
+
+
+def write_pieces(path: Path, data: Iterable[bytes]) -> None:
+    """Writes bytes one after another, as `write_bytes`."""
     with path.open("wb") as stream:
-        for start in range(0, len(data), PIECE):
-            stream.write(pieces[start : start + PIECE])
+        for one in data:
+            pieces = memoryview(one)
+            for start in range(0, len(one), PIECE):
+                stream.write(pieces[start : start + PIECE])
 
 
-def run_text(rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str) -> bytes:
-    """What `write_run` writes; arguments and errors as there."""
+def run_pieces(
+    rankings: pl.DataFrame | Mapping[str, Sequence[str]], *, tag: str
+) -> Iterator[bytes]:
+    """What `write_run` writes, some queries at a time; arguments and errors as there, before the
+    first piece.
+    """
     frame = rankings if isinstance(rankings, pl.DataFrame) else _frame(rankings)
     _check(pl.Series([tag]), "tag")
     _check(frame["query_id"], "query id")
-    kept = frame.filter(pl.col("docs").list.len() > 0)
+    lengths = pl.col("docs").list.len()
+    kept = frame.filter(lengths > 0)
+    longest = int(kept.select(lengths.max()).item() or 1)
+    parts = [*kept.iter_slices(max(1, LINES // longest))]
+    for part in parts:
+        lines = part.explode("docs")
+        _check(lines["docs"], "document id", of=lines["query_id"])
+    return (_written(part, tag) for part in parts)
+
+
+def _written(part: pl.DataFrame, tag: str) -> bytes:
     length = pl.col("docs").list.len().cast(pl.Int64)
     ranks, scores = pl.int_ranges(1, length + 1), pl.int_ranges(length, 0, -1)
-    columns = kept.select("query_id", "docs", rank=ranks, score=scores)
-    lines = columns.explode("docs", "rank", "score")
-    _check(lines["docs"], "document id", of=lines["query_id"])
+    lines = part.select("query_id", "docs", rank=ranks, score=scores).explode(
+        "docs", "rank", "score"
+    )
     fields = ("query_id", pl.lit("Q0").alias("iteration"), "docs", "rank", "score")
     table = lines.select(*fields, pl.lit(tag).alias("tag"))
     return table.write_csv(include_header=False, separator=" ", quote_style="never").encode()
+
+
+def _packed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces as gzip.compress would pack them together, with no time in the header."""
+    packer = zlib.compressobj(9, wbits=31)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
 
 
 def _frame(rankings: Mapping[str, Sequence[str]]) -> pl.DataFrame:

@@ -1,14 +1,14 @@
 """The files of a cell's output folder and of a sweep, each written whole or not at all."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from desa_ray.data.trec import has_blanks, run_text, without_blanks, write_bytes, write_run
+from desa_ray.data.trec import has_blanks, run_pieces, without_blanks, write_pieces, write_run
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Cell
@@ -69,15 +69,20 @@ def _write_all(
 
 def _write_plain(path: Path, run: pl.DataFrame, tag: str) -> bool:
     """Writes the run with its ids as they are; False where one of them has a blank."""
+    ascii_only = True
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal ascii_only
+        for piece in run_pieces(run, tag=tag):
+            ascii_only = ascii_only and piece.isascii()
+            yield piece
+
     try:
-        text = run_text(run, tag=tag)
+        write_pieces(path, pieces())
     except DesaError:
         return False
     # A blank beyond ASCII, such as a no-break space, divides no fields here, but does elsewhere.
-    if not text.isascii() and has_blanks((run["query_id"], run["docs"].explode())):
-        return False
-    write_bytes(path, text)
-    return True
+    return ascii_only or not has_blanks((run["query_id"], run["docs"].explode()))
 
 
 def _spelled(run: pl.DataFrame) -> dict[str, list[str]]:

@@ -7,7 +7,8 @@ import gzip
 import numpy as np
 import pytest
 
-from desa_ray.data.trec import QRELS, read_qrels, read_run, write_run
+from desa_ray.data import trec
+from desa_ray.data.trec import QRELS, read_qrels, read_run, run_pieces, write_run
 from desa_ray.errors import DesaError
 
 
@@ -75,6 +76,23 @@ def test_written_runs_come_back_and_their_scores_strictly(tmp_path):
     rows = [line.split() for line in (tmp_path / "r.trec").read_text(encoding="utf-8").splitlines()]
     scores = np.array([row[4] for row in rows if row[0] == "q1"], np.float32)
     assert (np.diff(scores) < 0).all()
+
+
+def test_runs_are_written_some_queries_at_a_time(tmp_path, monkeypatch):
+    """The pieces make the same file, packed or not; a bad id is found before the first of them."""
+    monkeypatch.setattr(trec, "LINES", 3)
+    rankings = {f"q{n}": [f"d{m}" for m in range(n % 3)] for n in range(9)}
+    whole = "".join(
+        f"q{n} Q0 d{m} {m + 1} {n % 3 - m} t\n" for n in range(9) for m in range(n % 3)
+    ).encode()
+    assert len(list(run_pieces(rankings, tag="t"))) > 3
+    write_run(tmp_path / "r.trec", rankings, tag="t")
+    write_run(tmp_path / "r.trec.gz", rankings, tag="t")
+    assert (tmp_path / "r.trec").read_bytes() == whole
+    assert (tmp_path / "r.trec.gz").read_bytes() == gzip.compress(whole, mtime=0)
+    with pytest.raises(DesaError, match="query q9: document id 'a b' cannot be written"):
+        write_run(tmp_path / "new.trec", rankings | {"q9": ["a b"]}, tag="t")
+    assert not (tmp_path / "new.trec").exists()
 
 
 @pytest.mark.parametrize("rankings", [{"q 1": ["a"]}, {"q": ["a\tb"]}, {"q": [""]}])
