@@ -17,6 +17,7 @@ EXAMPLE = Path(__file__).with_name("example")
 
 def forget() -> None:
     """What this process remembers of plug-ins, as if it were new."""
+    plugins._entries.cache_clear()
     plugins.plugins.cache_clear()
     plugins._IDENTITIES.clear()
     plugged._operator.cache_clear()
