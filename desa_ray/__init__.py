@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from desa_ray.errors import DesaError
 
@@ -53,13 +53,33 @@ class Fused:
     steps: int
 
 
+@overload
 def fuse(
     channels: Sequence[Sequence[str] | Mapping[str, float]],
     *,
     weights: Sequence[int | str | float | Fraction] | None = None,
     kappa: int | str | float | Fraction = 60,
     k: int = 20,
-) -> Fused:
+) -> Fused: ...
+
+
+@overload
+def fuse(
+    channels: Sequence[Any],
+    *,
+    weights: Sequence[int | str | float | Fraction] | None = None,
+    kappa: int | str | float | Fraction = 60,
+    k: int = 20,
+) -> Any: ...
+
+
+def fuse(
+    channels: Sequence[Any],
+    *,
+    weights: Sequence[int | str | float | Fraction] | None = None,
+    kappa: int | str | float | Fraction = 60,
+    k: int = 20,
+) -> Fused | dict[str, Fused]:
     """Weighted reciprocal rank fusion, F(d) = sum of w_c / (kappa + rank_c(d)), and its
     certification depths.
 
@@ -69,33 +89,65 @@ def fuse(
     top k.
 
     Args:
-        channels: lists of document ids, best first, or dicts from ids to scores, which are ordered
-            by score descending, ties by id; an empty one is fine. What has no order of its own (a
-            set, a dict's keys) is refused.
+        channels: rankings of one query: lists of document ids, best first; dicts from ids to
+            scores, or pandas or polars frames with columns doc_id (or docno) and score, which are
+            ordered by score descending, ties by id (a frame without scores by its column rank). An
+            empty one is fine. Or runs of many queries: paths of TREC runs, ranx Runs, frames that
+            have a column query_id (or qid) too, dicts from query ids to rankings. What has no order
+            of its own (a set, a dict's keys) is refused.
         weights: one per channel, exact: ints, Fractions or strings such as "1/4" (a float counts as
             its shortest decimal form); 1 each where left out. A channel of weight 0 counts as
             absent: its depth is 0, and documents that only it holds do not occur.
         kappa: above -1, exact in the same way.
         k: how many documents; 0 gives none.
 
+    Returns:
+        What was fused; of runs a dict from query ids (as they first occur) to it. A query that a
+        run lacks is an empty channel there.
+
     Raises:
         DesaError: no channel or none of positive weight, a number out of range, an id twice in one
             channel, an id that is no string or has no UTF-8 form, a channel without an order, a
-            score that is no finite number.
+            score that is no finite number, a run beside a ranking of one query, a frame without the
+            columns, a TREC run that cannot be read.
     """
-    from desa_ray.core.fusion.depth import replay
-    from desa_ray.core.fusion.rrf import exact_score, rank_matrix
-    from desa_ray.core.identifiers import numbered, rational
+    from desa_ray.channels import plain_channels, rankings
 
     if isinstance(channels, str | bytes | Mapping | Set | Iterator):
         what = f"channels in a {type(channels).__name__} have no order"
         raise DesaError(what, where="channels", hint="give a list of channels")
     channels = _listed(channels, "channels", "give a list of channels")
-    given = (
-        [1] * len(channels)
-        if weights is None
-        else _listed(weights, "weights", "give one weight per channel")
-    )
+    if weights is not None:
+        weights = _listed(weights, "weights", "give one weight per channel")
+    plain = plain_channels(channels)
+    if plain is not None:
+        return _fused(plain, weights, kappa, k)
+    runs = [rankings(run, f"channel {number}") for number, run in enumerate(channels)]
+    queries = dict.fromkeys(query for run in runs for query in run)
+    fused: dict[str, Fused] = {}
+    for query in queries:
+        try:
+            fused[query] = _fused([run.get(query, ()) for run in runs], weights, kappa, k)
+        except DesaError as error:
+            if not error.where.startswith("channel "):  # the numbers, not this query's rankings
+                raise
+            where = f"{error.where}, query {query!r}"
+            raise DesaError(error.what, where=where, hint=error.hint) from None
+    return fused
+
+
+def _fused(
+    channels: list[Any],
+    weights: list[Any] | None,
+    kappa: int | str | float | Fraction,
+    k: int,
+) -> Fused:
+    """`fuse` of one query's lists and dicts."""
+    from desa_ray.core.fusion.depth import replay
+    from desa_ray.core.fusion.rrf import exact_score, rank_matrix
+    from desa_ray.core.identifiers import numbered, rational
+
+    given = [1] * len(channels) if weights is None else weights
     exact = [rational(weight, "weight") for weight in given]
     if len(exact) != len(channels):
         raise DesaError(

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -24,6 +25,7 @@ from typing import Any
 import polars as pl
 
 from desa_ray.errors import Crashed, DesaError
+from desa_ray.report.load import as_numbers
 from desa_ray.report.stored import StoredFusion
 from desa_ray.store.artifacts import Store
 
@@ -98,14 +100,14 @@ class Results:
         rows = []
         for number, entry in enumerate(self.cells):
             plain = {name: value for name, value in entry.items() if not isinstance(value, dict)}
-            kappa = str(entry["kappa"])  # may be a fraction
+            kappa = float(Fraction(str(entry["kappa"])))
             rows.append({"cell": number} | plain | {"kappa": kappa} | entry["metrics"])
         return pl.from_dicts(rows, infer_schema_length=None)
 
     @cached_property
     def records(self) -> pl.DataFrame:
         """One row per cell, query and draw, as in `records.parquet`, with the number of the
-        `cell`.
+        `cell`; kappa and weights are float64.
         """
         return pl.concat(self._records(number) for number in range(len(self.cells)))
 
@@ -133,6 +135,7 @@ class Results:
 
     def _records(self, number: int) -> pl.DataFrame:
         frame = pl.read_parquet(self.folders[number] / "records.parquet", glob=False)
+        frame = as_numbers(frame)
         return frame.select(pl.lit(number, pl.Int32).alias("cell"), pl.all())
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from desa_ray.path_names import path_names
 from desa_ray.report.build import Builder, Report, build_report, write_report
 from desa_ray.report.gain import Gain, with_gain
 from desa_ray.report.generation_cost import generation_cost
-from desa_ray.report.load import FILE, load_records
+from desa_ray.report.load import FILE, read_records
 from desa_ray.report.method_cost import method_cost
 from desa_ray.report.paper_tables import NOTES, PAPER_TABLES
 from desa_ray.report.published import Published
@@ -129,7 +129,7 @@ def gather(config: ReportConfig) -> Study:
     if not sources:
         sources = [newest_records()]
         note(f"records: {sources[0]}")
-    records = load_records(sources, tracking_uri=config.tracking.uri)
+    records = read_records(sources, tracking_uri=config.tracking.uri)
     records = with_gain(records, config.used_gain)
     primary = {
         name: getattr(config.primary, name)

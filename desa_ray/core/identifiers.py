@@ -62,7 +62,9 @@ def ordered(channel: object, name: str) -> list[str]:
         return _by_score(channel, name)
     if isinstance(channel, str | bytes | bytearray):
         raise DesaError(
-            f"{channel[:40]!r} is no list of document ids", where=name, hint="give a list of ids"
+            f"{channel[:40]!r} is no list of document ids",
+            where=name,
+            hint="give a list of ids, or the path of a TREC run that is there",
         )
     if isinstance(channel, Set | KeysView | ItemsView | ValuesView):
         what = f"a {type(channel).__name__} has no order"

@@ -4,6 +4,8 @@
 
 import re
 from collections.abc import Iterable
+from fractions import Fraction
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 
@@ -33,10 +35,20 @@ def load_records(
 
     Returns:
         The rows of all sources, one below the other. A column that a source lacks is null there.
+        kappa and weights are float64; the files hold them as exact texts, such as 1/2.
 
     Raises:
         DesaError: a path or run that is not there, holds no records, or records that no run wrote.
     """
+    return as_numbers(read_records(paths_or_run_ids, tracking_uri=tracking_uri))
+
+
+def read_records(
+    paths_or_run_ids: str | PathLike[str] | Iterable[str | PathLike[str]],
+    *,
+    tracking_uri: str | None = None,
+) -> pl.DataFrame:
+    """`load_records` with kappa and weights as the exact texts of the files."""
     single = isinstance(paths_or_run_ids, str | PathLike)
     given = [paths_or_run_ids] if single else list(paths_or_run_ids)
     if not given:
@@ -65,6 +77,28 @@ def load_records(
         with fetched(run_ids, FILE, tracking_uri) as found:
             frames += [_read(path, f"run {run_id}") for run_id, path in found]
     return pl.concat(frames, how="diagonal_relaxed")
+
+
+def as_numbers(records: pl.DataFrame) -> pl.DataFrame:
+    """Records with kappa and weights as float64, which the files hold as exact texts."""
+    floats = {}
+    if records.schema.get("kappa") == pl.String:
+        texts = records["kappa"].unique().to_list()
+        values = [float(Fraction(text)) for text in texts]
+        floats["kappa"] = pl.col("kappa").replace_strict(texts, values, return_dtype=pl.Float64)
+    if records.schema.get("weights") == pl.List(pl.String):
+        lists = [own and [float(Fraction(text)) for text in own] for own in records["weights"]]
+        floats["weights"] = pl.Series("weights", lists, pl.List(pl.Float64))
+    return records.with_columns(**floats)
+
+
+def _with_texts(records: pl.DataFrame) -> pl.DataFrame:
+    """Records whose kappa may be a number, as `load_records` gives it, with its text."""
+    if not records.schema.get("kappa", pl.String()).is_numeric():
+        return records
+    values = records["kappa"].cast(pl.Float64).to_list()
+    texts = [str(Fraction(str(v))) if v is not None and isfinite(v) else str(v) for v in values]
+    return records.with_columns(pl.Series("kappa", texts, pl.String))
 
 
 def _parquet(file: Path) -> pl.DataFrame:
@@ -103,7 +137,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read(file: Path, source: str) -> pl.DataFrame:
-    frame = _parquet(file)
+    frame = _with_texts(_parquet(file))
     check_unchanged(file)
     if frame.height:
         check_records(frame, source)
