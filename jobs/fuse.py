@@ -91,7 +91,7 @@ def _parser() -> ArgumentParser:
         nargs="+",
         type=Path,
         metavar="RUN",
-        help="TREC runs, plain or .gz, in reading order",
+        help="TREC runs, plain or .gz, or run.parquet of cells, in reading order",
     )
     parser.add_argument(
         "--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)"
@@ -112,11 +112,15 @@ def _parser() -> ArgumentParser:
     return parser
 
 
+def _stem(name: str) -> str:
+    return name.removesuffix(".parquet").removesuffix(".gz").removesuffix(".trec")
+
+
 def run_names(paths: Sequence[Path]) -> list[str]:
     """Run names from file names, `a.trec.gz` to `a`, each once and printable; where they are equal
     the folder tells, then the place.
     """
-    stems = [path.name.removesuffix(".gz").removesuffix(".trec") or path.name for path in paths]
+    stems = [_stem(path.name) or path.name for path in paths]
     stems = [printable(stem) for stem in stems]  # a file's name need not be text
     if len(set(stems)) < len(stems):
         folders = [printable(path.absolute().parent.name) for path in paths]

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import polars as pl
 
 from desa_ray.data.raw import BLANKS, MAX_GRADE, grade_of
+from desa_ray.data.run_files import SUFFIX, read_run_parquet
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, has_control, numbered_lines, shown
 from desa_ray.unpacking import file_blocks
@@ -41,6 +42,8 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
     ranks of a query tie (BEIR writes 0 everywhere) they are no order, so that query goes by score,
     as trec_eval does; equal scores go by rank, then by id. Lines may stand in any order.
 
+    A file named `.parquet` is one that a cell keeps (`run_files.py`).
+
     Args:
         tell: is told once how many queries went by score.
 
@@ -49,6 +52,8 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
             number, a document that a query has twice, an id with control characters, a score that
             rises with the rank; or a file that cannot be read or has no line.
     """
+    if path.suffix == SUFFIX:
+        return read_run_parquet(path)
     findings = Findings()
     place = str(path)
     names: dict[str, str] = {}  # few documents stand in many rankings: each is kept once

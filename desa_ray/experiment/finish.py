@@ -3,7 +3,6 @@
 Files come first, so that nothing is lost when the tracking server is away.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,6 @@ def finish_cell(
     computed: int,
     log: "SweepLog | None",
     started_ms: int,
-    note: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write a computed cell's files and log it; returns its summary."""
     records = cell_records(cell)
@@ -53,7 +51,7 @@ def finish_cell(
         write_json(
             spec.folder / "manifest.json", manifest(cell, spec.plain, cell.recording_counts)
         ),
-        *write_runs(spec.folder, cell.config.method.name, cell_runs(cell), note),
+        *write_runs(spec.folder, cell_runs(cell)),
     ]
     entry["mlflow_run_id"] = None
     entry["artifacts"] = {path.name: sha256_file(path) for path in files}

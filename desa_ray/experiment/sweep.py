@@ -73,7 +73,7 @@ class Sweep:
         spec, cell = self.specs[number], self.cells[number]
         try:
             self.entries[number] = finish_cell(
-                spec, cell, self.fresh[number], self.log, self.started_ms, self.note
+                spec, cell, self.fresh[number], self.log, self.started_ms
             )
         except DesaError as error:
             self._fail(number, error)

@@ -8,13 +8,17 @@ anything is sent again it is looked for, and what is left over of it removed.
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from mlflow.tracking import MlflowClient
 
+from desa_ray.files import whole
 from desa_ray.tracking.entries import ATTEMPT, CELL, PARENT, RECORDS, SWEEP
 from desa_ray.tracking.failures import Nonsense
 from desa_ray.tracking.paging import paged
@@ -165,7 +169,8 @@ class Delivery:
             return
         place = artifacts_of(self.client.get_run(run_id), self.uri)
         for name in document["artifacts"]:
-            place.log_artifact(str(folder / name))
+            if not _linked(place, folder / name):
+                place.log_artifact(str(folder / name))
         there = {file.path: file.file_size for file in place.list_artifacts()}
         for name in document["artifacts"]:
             if name not in there or there[name] not in (None, (folder / name).stat().st_size):
@@ -250,3 +255,18 @@ class Delivery:
         for start in range(0, max(len(all_params), len(all_metrics), len(all_tags)), BATCH):
             part = slice(start, start + BATCH)
             self.client.log_batch(run_id, all_metrics[part], all_params[part], all_tags[part])
+
+
+def _linked(place: ArtifactRepository, file: Path) -> bool:
+    """Whether a run was put into a folder of this disk as a link: rankings are most of what a sweep
+    writes, and are kept once. They are replaced, never edited, so the log's own stays as it is.
+    """
+    if not (file.name.startswith("run.") and isinstance(place, LocalArtifactRepository)):
+        return False
+    target = Path(place.artifact_dir) / file.name
+    with suppress(OSError):  # another disk, or one without links
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole(target) as temporary:
+            temporary.hardlink_to(file)
+        return target.stat().st_ino == file.stat().st_ino
+    return False

@@ -144,7 +144,7 @@ def tracking(cells: int = 7) -> list[Measured]:
         for name, size in (
             ("records.parquet", 400_000),
             ("manifest.json", 40_000),
-            ("run.trec", 9_000_000),
+            ("run.parquet", 450_000),
         ):
             (folder / name).write_bytes(os.urandom(size))
             files.append(folder / name)

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from mlflow.tracking import MlflowClient
 
+from desa_ray.jobs.fuse import main as fuse
 from tests.desa_fixtures import METHODS, QUERIES, dataset, summaries
 from tests.pipeline.test_lazy import computed, typed
 
@@ -27,7 +28,7 @@ def _cells(folder: Path) -> list[tuple]:
         cells.append(
             (
                 records.rows(),
-                (cell / "run.trec").read_bytes(),
+                (cell / "run.parquet").read_bytes(),
                 (cell / "records.parquet").read_bytes(),
             )
         )
@@ -87,8 +88,8 @@ def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home,
     assert set(cell["artifacts"]) == {
         "records.parquet",
         "manifest.json",
-        "run.trec",
-        "run.draw1.trec",
+        "run.parquet",
+        "run.draw1.parquet",
     }
     records = pl.read_parquet(folder / "records.parquet")
     assert records.height == 2 * QUERIES
@@ -126,7 +127,9 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent(
         "tracking.enabled=false",
     )
     (cell,) = summaries(tmp_path)
-    run = ir_measures.read_trec_run(str(next(tmp_path.glob("outputs/*/*/run.trec"))))
+    (kept,) = tmp_path.glob("outputs/*/*/run.parquet")
+    assert fuse([str(kept), "--out", str(tmp_path)]) == 0  # one run alone is fused to itself
+    run = ir_measures.read_trec_run(str(tmp_path / "fused.trec"))
     qrels = [
         ir_measures.Qrel(query, document, int(grade))
         for query, document, grade in (
@@ -162,7 +165,7 @@ def test_another_kappa_on_this_machine_is_fused(
             (
                 cell["metrics"],
                 cell["artifacts"]["records.parquet"],
-                cell["artifacts"]["run.draw1.trec"],
+                cell["artifacts"]["run.draw1.parquet"],
             )
         )
         monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))

@@ -1,0 +1,61 @@
+"""Runs as parquet: what cells keep of their fused rankings, at a twentieth of a TREC file's size.
+
+Columns `query_id` (String) and `docs` (List of String, best first); ids as they are, blanks too.
+"""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from desa_ray.errors import DesaError
+
+SUFFIX = ".parquet"
+HINT = "name a run that desa wrote (run.parquet) or a TREC run"
+
+
+def write_run_parquet(path: Path, rankings: pl.DataFrame) -> None:
+    """Writes rankings (columns `query_id`, `docs`); the same rankings, the same bytes.
+
+    By Arrow: it keeps each id once and numbers beside it, which halves what polars writes.
+    """
+    table = rankings.select("query_id", "docs").to_arrow()
+    pq.write_table(table, path, compression="zstd", write_statistics=False, store_schema=False)
+
+
+def read_run_parquet(path: Path) -> dict[str, list[str]]:
+    """Query id -> document ids, best first.
+
+    Raises:
+        DesaError: no such file, no parquet, other columns, a query or a document of one twice, a
+            missing id, no row.
+    """
+    place = str(path)
+    try:
+        with path.open("rb") as stream:
+            table = pq.ParquetFile(stream).read()
+        table.validate(full=True)
+        frame = pl.from_arrow(table)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic is no Exception: types that polars does not know
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise DesaError(f"cannot be read as parquet: {reason}", where=place, hint=HINT) from None
+    assert isinstance(frame, pl.DataFrame)
+    if not {("query_id", pl.String), ("docs", pl.List(pl.String))} <= {*frame.schema.items()}:
+        what = f"columns {', '.join(frame.columns)[:200]} are no run's (query_id, docs)"
+        raise DesaError(what, where=place, hint=HINT)
+    if not frame.height:
+        raise DesaError("the run has no row", where=place, hint=HINT)
+    if frame["query_id"].n_unique() < frame.height:
+        query = frame.filter(pl.col("query_id").is_duplicated())["query_id"][0]
+        raise DesaError(f"query {query!r} is listed twice", where=place, hint="keep one of them")
+    run: dict[str, list[str]] = {}
+    for query, docs in frame.select("query_id", "docs").iter_rows():
+        if query is None or docs is None or None in docs:
+            raise DesaError("an id is missing", where=place, hint=HINT)
+        if len(set(docs)) < len(docs):
+            what = f"query {query!r} has a document twice"
+            raise DesaError(what, where=place, hint="keep its best place")
+        run[query] = docs
+    return run
