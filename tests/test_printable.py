@@ -182,7 +182,7 @@ def test_progress_bars_read_no_markup(monkeypatch):
     progress.close()
     assert progress.bars is not None
     assert all(
-        not column.markup for column in progress.bars.columns if isinstance(column, TextColumn)
+        not column.markup for column in progress.bars.bars.columns if isinstance(column, TextColumn)
     )
     assert r"[/b]\x1b[5m:bear:" in terminal.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
 

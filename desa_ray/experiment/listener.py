@@ -1,8 +1,9 @@
 """What a run tells while it goes on: progress of stages, notes, finished cells."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from desa_ray.pipeline.estimates import Planned
 from desa_ray.pipeline.stage import Stage
 
 
@@ -11,6 +12,9 @@ class Listener:
 
     def note(self, text: str) -> None:
         """One line for the user."""
+
+    def planned(self, stages: Sequence[Stage], estimates: Callable[[], Sequence[Planned]]) -> None:
+        """What will be computed; `estimates` reads what a plan expects of it."""
 
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
         """A stage starts; `stored` of its shards are there already."""

@@ -26,8 +26,10 @@ from desa_ray.experiment.prepare import Prepared, prepare
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.experiment.sweep import Sweep
 from desa_ray.locks import OUTBOX, check_locks
+from desa_ray.pipeline.estimates import plan_stages
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
+from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.scheduler import run_graph
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
@@ -86,6 +88,7 @@ def run_cells(
         for line in dict.fromkeys(line for cell in cells for line in collection_notes(cell)):
             listener.note(line)
         listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
+        listener.planned(todo, lambda: plan_stages(store, todo, first.cluster, this_machine()))
         if not todo and first.cluster.kind == "existing":
             listener.note("everything is stored: the cluster is not used")
         backend = LazyBackend(first, store, ExitStack(), listener.note)

@@ -1,27 +1,19 @@
 """What a person sees: progress on stderr while stages run, a table of cells at the end."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from desa_ray.core.evaluation import metric_name
 from desa_ray.errors import counted
 from desa_ray.experiment.listener import Listener
 from desa_ray.output import print_text
+from desa_ray.pipeline.estimates import Planned
 from desa_ray.pipeline.stage import Stage
-from desa_ray.printable import printable
 from desa_ray.terminal import PlainTable, screen
+
+from .progress import StageBars, title_of, titles_of
 
 COLUMNS = {
     "ndcg_at_10": ("nDCG@10", "{:.4f}"),
@@ -51,43 +43,37 @@ class _Going:
 
 
 class ConsoleListener(Listener):
-    """A live bar per stage on a terminal; elsewhere a line per stage when it ends, and now and then
-    while it runs.
+    """Live bars of the stages at work on a terminal; elsewhere a line per stage when it ends, and
+    now and then while it runs.
     """
 
     def __init__(self) -> None:
         self.console = screen(stderr=True)
-        self.bars: Progress | None = None
-        self.tasks: dict[str, TaskID] = {}
+        self.bars: StageBars | None = None
+        self.titles: dict[str, str] = {}
         self.stages: dict[str, _Going] = {}
         self.quick, self.quick_s = 0, 0.0
         if self.console.is_terminal:
-            title = TextColumn("{task.description}", markup=False)
-            columns = (
-                title,
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-            )
-            self.bars = Progress(*columns, console=self.console)
+            self.bars = StageBars(self.console, {}, [])
+
+    def planned(self, stages: Sequence[Stage], estimates: Callable[[], Sequence[Planned]]) -> None:
+        self.titles = titles_of(stages)
+        if self.bars is not None:
+            self.bars = StageBars(self.console, self.titles, estimates())
 
     def note(self, text: str) -> None:
         note(text)
 
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
         if self.bars is not None:
-            self.bars.start()  # with the first stage only
-            self.tasks[stage.key.digest] = self.bars.add_task(
-                _title(stage), total=max(shards, 1), completed=stored
-            )
+            self.bars.begin(stage, shards, stored)
         else:
             now = time.monotonic()
             self.stages[stage.key.digest] = _Going(now, now, stored, shards - stored)
 
     def advance(self, stage: Stage) -> None:
         if self.bars is not None:
-            self.bars.advance(self.tasks[stage.key.digest])
+            self.bars.advance(stage)
             return
         own = self.stages[stage.key.digest]
         own.done += 1
@@ -95,27 +81,23 @@ class ConsoleListener(Listener):
         if now - own.spoke >= SAY_EVERY_S and own.done < own.total:
             own.spoke = now
             left_s = (now - own.started) / own.done * (own.total - own.done)
-            self._say(
-                f"{_title(stage)}: {own.done} of {counted(own.total, 'shard')}, about {left_s:.0f}"
-                " s left"
-            )
+            done = f"{own.done} of {counted(own.total, 'shard')}"
+            self._say(f"{self._title(stage)}: {done}, about {left_s:.0f} s left")
 
     def end(self, stage: Stage, seconds: float) -> None:
         if self.bars is not None:
-            task = self.tasks[stage.key.digest]
-            self.bars.update(task, completed=self.bars.tasks[task].total)
+            self.bars.end(stage)
         elif seconds < QUICK_S:
             self.quick, self.quick_s = self.quick + 1, self.quick_s + seconds
         else:
             own = self.stages[stage.key.digest]
             kept = f", {own.stored} stored before" if own.stored else ""
-            self._say(
-                f"{_title(stage)}: done in {seconds:.1f} s, {counted(own.total, 'shard')}{kept}"
-            )
+            done = f"done in {seconds:.1f} s, {counted(own.total, 'shard')}{kept}"
+            self._say(f"{self._title(stage)}: {done}")
 
     def close(self) -> None:
-        if self.bars is not None and self.tasks:
-            self.bars.stop()
+        if self.bars is not None:
+            self.bars.close()
         self._tell_quick()
 
     def finished(self, summaries: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> None:
@@ -127,15 +109,14 @@ class ConsoleListener(Listener):
         self._tell_quick()
         note(line)
 
+    def _title(self, stage: Stage) -> str:
+        return self.titles.get(stage.key.digest) or title_of(stage)
+
     def _tell_quick(self) -> None:
         """The stages too quick for a line of their own, as one."""
         if self.quick:
             note(f"{counted(self.quick, 'quick stage')}: done in {self.quick_s:.1f} s")
         self.quick, self.quick_s = 0, 0.0
-
-
-def _title(stage: Stage) -> str:
-    return printable(f"{stage.name:12} {stage.label}")
 
 
 def note(text: str) -> None:
