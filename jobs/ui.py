@@ -11,7 +11,7 @@ from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
 from desa_ray.output import print_text
 from desa_ray.parents import guard_group
-from desa_ray.tracking.last import last_uri
+from desa_ray.tracking.last import last_runs, last_uri, links
 from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file
 
 from .cli.arguments import ArgumentParser
@@ -28,6 +28,8 @@ def main(arguments: list[str]) -> int:
     uri = last_uri(home())
     if sqlite_file(uri) is None:
         print_text(f"the last runs went to a tracking server: open {uri}")
+        for line in links(uri, last_runs(home())):
+            print_text(line)
         return 0
     if not 0 < options.port < 65536:
         raise DesaError(
@@ -42,7 +44,10 @@ def main(arguments: list[str]) -> int:
             raise DesaError(
                 what, where="--port", hint="choose another, for example --port 5001"
             ) from error
-    print_text(f"MLflow on http://{options.host}:{options.port} (Ctrl-C ends it)")
+    address = f"http://{options.host}:{options.port}"
+    print_text(f"MLflow on {address} (Ctrl-C ends it)")
+    for line in links(address, last_runs(home())):
+        print_text(line)
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", for_mlflow(uri)]
     command += ["--default-artifact-root", (home() / "mlartifacts").as_uri(), "--workers", "1"]
     command += ["--host", options.host, "--port", str(options.port)]

@@ -26,9 +26,12 @@ from desa_ray.experiment.spec import CellSpec, flat
 from desa_ray.files import sha256_file
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors
+from desa_ray.printable import printable
 from desa_ray.store.makers import described, distinct
 from desa_ray.tracking.entries import CellRun, now_ms
 from desa_ray.types import sha256_json
+
+PER_DRAW = ("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "sparse_support")
 
 if TYPE_CHECKING:
     from desa_ray.tracking.sweeps import SweepLog
@@ -40,8 +43,9 @@ def finish_cell(
     computed: int,
     log: "SweepLog | None",
     started_ms: int,
+    name: str,
 ) -> dict[str, Any]:
-    """Write a computed cell's files and log it; returns its summary."""
+    """Write a computed cell's files and log it as `name`; returns its summary."""
     records = cell_records(cell)
     entry = cell_summary(cell, records)
     measures = cell.fused[0].params["measures"]
@@ -60,16 +64,16 @@ def finish_cell(
     write_json(spec.folder / "summary.json", {"cells": [entry]})
     if log is not None:
         draws = per_draw(records, measures)
-        entry["mlflow_run_id"] = _log(log, cell, entry, draws, files, started_ms)
+        entry["mlflow_run_id"] = _log(log, cell, name, entry, draws, files, started_ms)
         write_json(spec.folder / "summary.json", {"cells": [entry]})
     return entry
 
 
-def log_failure(log: "SweepLog", cell: Cell, error: DesaError, started_ms: int) -> None:
+def log_failure(log: "SweepLog", cell: Cell, error: DesaError, started_ms: int, name: str) -> None:
     """Log a cell that failed: what it was to be, and why it is not."""
     run = CellRun(
         cell=cell_digest(cell),
-        name=_name(cell),
+        name=name,
         params=labels(cell),
         metrics={},
         per_draw=[],
@@ -98,11 +102,6 @@ def collection_notes(cell: Cell) -> list[str]:
     return [f"{name}: {what.replace('_', ' ')}: {count}" for what, count in found.items()]
 
 
-def _name(cell: Cell) -> str:
-    config = cell.config
-    return f"{config.dataset.name}/{config.method.name}/k{config.fusion.kappa}"
-
-
 def _makers(cell: Cell) -> list[dict[str, Any]]:
     """Who generated the cell's texts, each process once; nobody where they were recorded."""
     stages = [stage for stage in ancestors(cell.targets) if stage.name == "generation"]
@@ -113,17 +112,17 @@ def _makers(cell: Cell) -> list[dict[str, Any]]:
 def _log(
     log: "SweepLog",
     cell: Cell,
+    name: str,
     entry: dict[str, Any],
     draws: list,
     files: list[Path],
     started_ms: int,
 ) -> str | None:
     names = {
-        name: entry[name]
-        for name in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")
+        own: entry[own] for own in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")
     }
     numeric = {
-        name: entry[name] for name in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")
+        own: entry[own] for own in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")
     }
     numeric |= {name: value for name, value in entry.items() if name.startswith("fallback_pct_of")}
     numeric["kappa"] = float(cell.config.fusion.kappa)
@@ -133,12 +132,14 @@ def _log(
         for role, stage in fusion.inputs.items()
         if "content" in stage.params
     }
-    made, makers = provenance(), _makers(cell)
+    made, stages, makers = provenance(), entry["stages"], _makers(cell)
     tags = {
         **{f"sha256.{role}": value for role, value in content.items()},
         **{f"sha256.{name}": value for name, value in entry["artifacts"].items()},
         **{f"key.fusion.draw{draw}": stage.key.digest for draw, stage in enumerate(cell.fused)},
         **({"key.reference": cell.reference.key.digest} if cell.reference else {}),
+        "desa.stages": f"{stages['reused']} reused, {stages['computed']} computed",
+        "desa.reused": str(not stages["computed"]).lower(),
         "commit": str(made["commit"]),
         "dirty": str(made["dirty"]),
         "environment_sha256": made["environment"],
@@ -146,17 +147,35 @@ def _log(
     }
     run = CellRun(
         cell=cell_digest(cell),
-        name=_name(cell),
+        name=name,
         # MLflow's compare view begins with the first params by name: the labels come before all
         # other settings.
         params=names
         | {"corpus_docs": entry["corpus_docs"]}
         | flat(result_config(cell), "settings."),
         metrics={**entry["metrics"], **numeric},
-        per_draw=draws if len(draws) > 1 else [],
+        per_draw=[_headline(own) for own in draws] if len(draws) > 1 else [],
         tags=tags,
         artifacts=files,
         started_ms=started_ms,
         ended_ms=now_ms(),
+        inputs=[_data_set(cell)],
     )
     return log.cell(run)
+
+
+def _headline(metrics: dict[str, float | None]) -> dict[str, float | None]:
+    """What is logged of single draws; records.parquet has everything."""
+    return {name: value for name, value in metrics.items() if name in PER_DRAW}
+
+
+def _data_set(cell: Cell) -> dict[str, Any]:
+    """The collection by the hash of its documents, queries and judgments."""
+    config, inputs = cell.config.dataset, cell.fused[0].inputs
+    content = [inputs[role].params["content"] for role in ("corpus", "queries", "qrels")]
+    return {
+        "name": printable(config.name)[:500],
+        "digest": sha256_json(content),
+        "source": printable(config.path or config.name)[:10_000],
+        "counts": {own: cell.collection.counts[own] for own in ("documents", "queries", "qrels")},
+    }

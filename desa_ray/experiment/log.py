@@ -1,5 +1,7 @@
 """Opens and closes a sweep's log in MLflow, around whatever happens to the sweep."""
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -15,6 +17,7 @@ from desa_ray.experiment.finish import cell_digest
 from desa_ray.experiment.places import home, tracking_uri
 from desa_ray.experiment.records import labels
 from desa_ray.pipeline.provenance import provenance
+from desa_ray.tracking.last import FILE, links
 from desa_ray.types import sha256_json
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ def logged(
         offline=offline,
         sample_s=sample_s,
     )
-    write_json(home() / "last_tracking.json", {"uri": uri})
+    write_json(home() / FILE, {"uri": uri})
     status, errors, problems = "KILLED", [], []
     try:
         yield log
@@ -66,6 +69,14 @@ def logged(
             problems.append(unlogged)
             if status == "KILLED":  # the interrupt itself is what is raised
                 note(str(unlogged))
+        noted = {"uri": uri, "experiment_id": log.experiment_id, "run_ids": log.run_ids}
+        noted["sweep"] = summary is not None
+        write_json(home() / FILE, noted)
+        if uri.startswith(("http://", "https://")):
+            for line in links(redacted(uri), noted):
+                note(f"MLflow {line}")
+        elif log.run_ids:
+            note("MLflow: `desa ui` serves the log and prints the addresses of this run")
         if log.unsent and not offline:
             waiting = counted(log.unsent, "log entry", "log entries")
             note(f"{waiting} could not be sent to {redacted(uri)}: {log.outbox.trouble}")
@@ -106,7 +117,16 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
             "dirty": str(made["dirty"]),
             "environment_sha256": made["environment"],
         },
+        command=spoken(),
     )
+
+
+def spoken() -> str:
+    """The command line of this process, as `desa` was given it; empty where it is another
+    program's.
+    """
+    verb, *rest = sys.argv
+    return " ".join([verb, *map(shlex.quote, rest)]) if verb.startswith("desa ") else ""
 
 
 def _in_order(value: str) -> tuple[float, str]:

@@ -11,6 +11,7 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.finish import finish_cell, log_failure
+from desa_ray.experiment.run_names import run_names
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.stage import Stage
@@ -34,6 +35,7 @@ class Sweep:
     ):
         self.specs, self.cells, self.log, self.summary, self.note = specs, cells, log, summary, note
         self.started_ms, self.earlier = now_ms(), list(earlier)
+        self.names = run_names(cells)
         self.needs: list[set[str]] = []  # stages that a cell still waits for
         self.waiting: dict[str, list[int]] = {}  # cells that wait for a stage
         # A stage that several cells share counts as computed for the first of them.
@@ -73,7 +75,7 @@ class Sweep:
         spec, cell = self.specs[number], self.cells[number]
         try:
             self.entries[number] = finish_cell(
-                spec, cell, self.fresh[number], self.log, self.started_ms
+                spec, cell, self.fresh[number], self.log, self.started_ms, self.names[number]
             )
         except DesaError as error:
             self._fail(number, error)
@@ -84,7 +86,9 @@ class Sweep:
         self.failures[number] = error
         if self.log is not None:
             try:
-                log_failure(self.log, self.cells[number], error, self.started_ms)
+                log_failure(
+                    self.log, self.cells[number], error, self.started_ms, self.names[number]
+                )
             except DesaError as unlogged:  # the other cells go on all the same
                 self.failures[number] = Problems([error, unlogged])
 

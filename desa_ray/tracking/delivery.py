@@ -7,7 +7,7 @@ has one child per cell. An answer that is lost on the way leaves a run that nobo
 anything is sent again it is looked for, and what is left over of it removed.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from mlflow.tracking import MlflowClient
 from desa_ray.files import whole
 from desa_ray.tracking.entries import ATTEMPT, CELL, PARENT, RECORDS, SWEEP
 from desa_ray.tracking.failures import Nonsense
+from desa_ray.tracking.notes import NOTE, about, cell_note, data_sets, sweep_note
 from desa_ray.tracking.paging import paged
 from desa_ray.tracking.places import artifacts_of
 from desa_ray.tracking.runs import Tracker, sound_id
@@ -77,7 +78,7 @@ class Delivery:
             self.parent, known = self._create(own, document["started_ms"], document["name"]), {}
         # Params cannot change: what another version of the platform said of the same sweep stands.
         fresh = {name: value for name, value in document["params"].items() if name not in known}
-        self._log(self.parent, fresh, {}, {}, document["started_ms"])
+        self._log(self.parent, fresh, {}, about(document), document["started_ms"])
         self._confirm(self.parent, "RUNNING", document["params"], (), own)
         self._remove_doubles(self.parent, {SWEEP: self.sweep}, parents=True)
         return self.parent
@@ -100,13 +101,18 @@ class Delivery:
             self.client.update_run(run_id, status="RUNNING")
         else:
             run_id = self._create(own, document["started_ms"], document["name"])
+        note = {NOTE: cell_note(document), **about(document)}
         self._log(
             run_id,
             document["params"],
             document["metrics"],
-            {**document["tags"], **own},
+            {**document["tags"], **own, **note},
             document["ended_ms"],
         )
+        series = document.get("series") or {}
+        self._log_series(run_id, series, document["ended_ms"])
+        if document.get("inputs"):
+            self.client.log_inputs(run_id, data_sets(document["inputs"]))
         self._upload(run_id, document, artifacts)
         if (
             open_runs
@@ -119,7 +125,7 @@ class Delivery:
             run_id,
             document["status"],
             document["params"],
-            document["metrics"],
+            [*document["metrics"], *series],
             document["tags"] | own,
         )
         self._remove_doubles(run_id, identity)
@@ -136,7 +142,8 @@ class Delivery:
 
     def _end(self, document: Mapping[str, Any], artifacts: Path) -> str:
         parent = self._parent()
-        self._log(parent, {}, document["metrics"], document["tags"], document["ended_ms"])
+        note = {NOTE: sweep_note(document)}
+        self._log(parent, {}, document["metrics"], document["tags"] | note, document["ended_ms"])
         self._upload(parent, document, artifacts)
         self.client.set_terminated(parent, document["status"], end_time=document["ended_ms"])
         self._confirm(parent, document["status"], (), document["metrics"], document["tags"])
@@ -240,6 +247,15 @@ class Delivery:
 
     def _parents(self) -> list[Run]:
         return [run for run in self._search({SWEEP: self.sweep}) if PARENT not in run.data.tags]
+
+    def _log_series(
+        self, run_id: str, series: Mapping[str, Sequence[Sequence[float]]], time_ms: int
+    ) -> None:
+        points = []
+        for name, values in series.items():
+            points += [Metric(name, value, time_ms, int(step)) for step, value in values]
+        for start in range(0, len(points), BATCH):
+            self.client.log_batch(run_id, points[start : start + BATCH])
 
     def _log(
         self,

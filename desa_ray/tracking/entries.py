@@ -25,17 +25,22 @@ PARAM_LIMIT, TAG_LIMIT = 6000, 8000
 SWEEP, CELL, ATTEMPT, ERROR = "desa.sweep", "desa.cell", "desa.attempt", "desa.error"
 PARENT = "mlflow.parentRunId"
 RECORDS = "sha256.records.parquet"
+AT_CUTOFF = re.compile(r"(?P<name>.+)/L(?P<cutoff>\d{1,9})")
+Series = dict[str, list[tuple[int, float | None]]]
 
 
 @dataclass(frozen=True)
 class CellRun:
-    """Everything one cell logs. `metrics` may hold None (no value); `per_draw` gets a `/drawN`
-    suffix.
+    """Everything one cell logs. `metrics` may hold None (no value).
 
     Attributes:
         cell: hex digest of what the cell is (its settings and stages), the same in every attempt.
         started_ms, ended_ms: Unix time.
+        per_draw: values of single draws; a metric `draws/NAME` has them as steps. So has
+            `NAME/L` the metrics named `NAME/L20`, `NAME/L100`, ...
         error: why the cell failed, None for a finished one.
+        inputs: its data sets: name, digest (hex SHA-256), source and counts.
+        command: the command line that computes it.
     """
 
     cell: str
@@ -48,6 +53,8 @@ class CellRun:
     started_ms: int
     ended_ms: int
     error: str | None = None
+    inputs: Sequence[Mapping[str, Any]] = ()
+    command: str = ""
 
 
 def now_ms() -> int:
@@ -59,9 +66,12 @@ def cell_document(run: CellRun) -> dict[str, Any]:
     """The cell as a plain document, its artifacts by name; raises DesaError where MLflow could not
     hold a value.
     """
-    named = dict(run.metrics)
-    for draw, values in enumerate(run.per_draw):
-        named |= {f"{name}/draw{draw}": value for name, value in values.items()}
+    named, series = {}, _draws(run.per_draw)
+    for name, value in run.metrics.items():
+        if step := AT_CUTOFF.fullmatch(name):
+            series.setdefault(f"{step['name']}/L", []).append((int(step["cutoff"]), value))
+        else:
+            named[name] = value
     # A metric without a finite value breaks MLflow's run page: it is absent there, and null in
     # summary.json.
     finite = {
@@ -81,7 +91,28 @@ def cell_document(run: CellRun) -> dict[str, Any]:
         "artifacts": [path.name for path in run.artifacts],
         "started_ms": run.started_ms,
         "ended_ms": run.ended_ms,
+        "series": _finite(series),
+        "inputs": [dict(own) for own in run.inputs],
+        "command": printable(run.command),
     }
+
+
+def _draws(per_draw: Sequence[Mapping[str, float | None]]) -> Series:
+    found: Series = {}
+    for draw, values in enumerate(per_draw):
+        for name, value in values.items():
+            found.setdefault(f"draws/{name}", []).append((draw, value))
+    return found
+
+
+def _finite(series: Series) -> dict[str, list[list[float]]]:
+    """Without the values that break MLflow's page, and without series that have no other."""
+    found = {}
+    for name, points in series.items():
+        kept = [[step, float(v)] for step, v in points if v is not None and math.isfinite(v)]
+        if kept:
+            found[spelled(name)] = kept
+    return found
 
 
 def params(values: Mapping[str, Any]) -> dict[str, str]:

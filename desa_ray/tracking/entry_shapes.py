@@ -22,6 +22,29 @@ TagName = Annotated[str, AfterValidator(_own_tag)]  # MLflow renders `mlflow.not
 FileName = Annotated[str, Field(pattern=r"^[^/\x00]+$")]  # of a file in the entry's own folder
 
 
+class DataSet(BaseModel):
+    """A data set that a cell used; `digest` identifies its contents."""
+
+    model_config = STRICT
+
+    name: Annotated[str, Field(min_length=1, max_length=500)]
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    source: Annotated[str, Field(max_length=10_000)]
+    counts: dict[str, int]
+
+
+class Result(BaseModel):
+    """A finished cell in the table of its sweep."""
+
+    model_config = STRICT
+
+    name: str
+    metrics: dict[str, float]
+
+
+Point = Annotated[list[int | float], Field(min_length=2, max_length=2)]
+
+
 class Begin(BaseModel):
     """The start of a sweep."""
 
@@ -50,6 +73,10 @@ class Cell(BaseModel):
     started_ms: Time
     ended_ms: Time
     child: bool
+    # What entries of earlier versions lack:
+    series: dict[str, list[Point]] = {}  # metric -> steps and values
+    inputs: list[DataSet] = []
+    command: str = ""
 
 
 class Metrics(BaseModel):
@@ -72,6 +99,8 @@ class End(BaseModel):
     tags: dict[TagName, str]
     artifacts: list[FileName]
     ended_ms: Time
+    results: list[Result] = []
+    command: str = ""
 
 
 class TargetShape(BaseModel):

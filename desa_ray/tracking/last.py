@@ -1,11 +1,16 @@
 """Where the last runs of a home were logged: `last_tracking.json`, read without MLflow."""
 
 import json
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from desa_ray.errors import DesaError
 
+ID = re.compile(r"[a-zA-Z0-9]{1,64}")
 FILE = "last_tracking.json"
+COMPARED = 50  # runs that MLflow's compare view still draws
 
 
 def last_uri(home: Path) -> str:
@@ -32,3 +37,44 @@ def last_uri(home: Path) -> str:
             "is damaged: not the JSON that a run writes", where=str(file), hint=hint
         ) from None
     return uri
+
+
+def last_runs(home: Path) -> Mapping[str, object]:
+    """What the last run in `home` noted of its experiment and runs; empty where it noted none."""
+    try:
+        found = json.loads((home / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def links(base: str, noted: Mapping[str, object]) -> list[str]:
+    """Lines with the addresses of experiment, sweep or run, and the comparison of its cells, on a
+    server.
+
+    Args:
+        base: the server's address.
+        noted: `experiment_id`, `run_ids` (of a sweep the parent first) and `sweep` (whether it is
+            one); anything else gives fewer lines.
+    """
+    experiment, run_ids = noted.get("experiment_id"), noted.get("run_ids")
+    if not isinstance(experiment, str) or not _ids([experiment]):
+        return []
+    page = f"{base.rstrip('/')}/#/experiments/{experiment}"
+    lines = [f"experiment: {page}/runs"]
+    if not isinstance(run_ids, list) or not run_ids or not _ids(run_ids):
+        return lines
+    lines.append(f"{'sweep' if noted.get('sweep') else 'run'}: {page}/runs/{run_ids[0]}")
+    children = run_ids[1:]
+    if noted.get("sweep") and 1 < len(children) <= COMPARED:
+        runs = quote(json.dumps(children, separators=(",", ":")))
+        own = quote(json.dumps([experiment]))
+        lines.append(f"compare: {base.rstrip('/')}/#/compare-runs?runs={runs}&experiments={own}")
+    elif noted.get("sweep") and children:
+        wanted = quote(f"tags.`mlflow.parentRunId` = '{run_ids[0]}'")
+        lines.append(f"cells: {page}/runs?searchFilter={wanted}")
+    return lines
+
+
+def _ids(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) and ID.fullmatch(value) for value in values)

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from desa_ray.errors import DesaError
@@ -17,6 +17,8 @@ from desa_ray.tracking.sqlite_uri import sqlite_file
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # database migrations are not news
 
+# The kind of experiment whose page opens on its table of runs; others open on GenAI traces.
+KIND, CLASSIC = "mlflow.experimentKind", "custom_model_development"
 ID = re.compile(r"[a-zA-Z0-9][\w-]{0,255}", re.ASCII)
 
 
@@ -72,7 +74,8 @@ class Tracker:
                 if found is not None:
                     return found
                 try:
-                    return sound_id(self.client.create_experiment(full, artifact_location=place))
+                    made = self.client.create_experiment(full, place, tags={KIND: CLASSIC})
+                    return sound_id(made)
                 # somebody else made it in between, or the answer was lost: it is looked for again
                 except Exception:
                     if not wait_s:
@@ -92,4 +95,10 @@ class Tracker:
                 where="experiment",
                 hint="undelete it in MLflow",
             )
-        return sound_id(found.experiment_id)
+        experiment_id = sound_id(found.experiment_id)
+        # Those of earlier versions have none, or what the UI guessed. Who may not write reads on.
+        kind = (found.tags or {}).get(KIND)
+        if kind is None or kind.endswith("_inferred") or kind == "no_inferred_type":
+            with suppress(Exception):
+                self.client.set_experiment_tag(experiment_id, KIND, CLASSIC)
+        return experiment_id

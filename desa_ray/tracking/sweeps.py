@@ -9,7 +9,7 @@ later.
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,6 +17,7 @@ from uuid import uuid4
 from desa_ray.errors import DesaError, Problems
 from desa_ray.printable import printable
 from desa_ray.tracking.entries import CellRun, cell_document, now_ms, params, shortened, tags
+from desa_ray.tracking.notes import HEADLINE
 from desa_ray.tracking.outbox import Outbox, Target, kept_on_disk, left_behind, replay
 from desa_ray.tracking.runs import Tracker, tracker_lock
 from desa_ray.tracking.system import SystemSampler
@@ -31,6 +32,7 @@ class SweepRun:
         sweep: hex digest over its cells; the same command gives the same one.
         name: the parent's name.
         parent: whether there is a parent run; a single run has none.
+        command: the command line that computes it.
     """
 
     experiment: str
@@ -39,6 +41,7 @@ class SweepRun:
     parent: bool
     params: Mapping[str, Any]
     tags: Mapping[str, str]
+    command: str = ""
 
 
 class SweepLog:
@@ -60,6 +63,9 @@ class SweepLog:
         self, run: SweepRun, *, uri: str, home: Path, offline: bool = False, sample_s: float = 10.0
     ):
         self.run, self.offline = run, offline
+        self.results: list[dict[str, Any]] = []
+        self.run_ids: list[str] = []  # of what was logged and sent: the parent, then the cells
+        self.experiment_id: str | None = None
         artifacts = home / "mlartifacts"
         with kept_on_disk(home):
             home.mkdir(parents=True, exist_ok=True)
@@ -67,7 +73,7 @@ class SweepLog:
         root = home / "outbox"
         if not offline:
             with tracker_lock(uri, artifacts):
-                self._connect().experiment(run.experiment)
+                self.experiment_id = self._connect().experiment(run.experiment)
             for box in left_behind(root, uri):
                 replay(box, self._connect)
         attempt = uuid4().hex[:12]
@@ -76,7 +82,7 @@ class SweepLog:
         self.watchdog = Watchdog(self.outbox.folder) if run.parent else None
         self.sampler = SystemSampler(sample_s) if run.parent and sample_s else None
         if run.parent:
-            self.outbox.put(
+            number = self.outbox.put(
                 {
                     "kind": "begin",
                     "name": printable(run.name),
@@ -92,6 +98,7 @@ class SweepLog:
                 }
             )
             self._send()
+            self._sent(number)
 
     def cell(self, cell: CellRun) -> str | None:
         """Log a cell; returns its run's id, None while it waits to be sent.
@@ -99,14 +106,23 @@ class SweepLog:
         Raises:
             DesaError: MLflow cannot hold a value of it, or the disk cannot hold the entry.
         """
+        cell = replace(cell, command=self.run.command)
         document = {**cell_document(cell), "child": self.run.parent}
+        if cell.error is None:
+            shown = {n: v for n, v in document["metrics"].items() if n in HEADLINE}
+            self.results.append({"name": document["name"], "metrics": shown})
         number = self.outbox.put(document, cell.artifacts, linked=not self.offline)
         self._sample()
         self._send()
         self.outbox.keep(number)
         if number in self.outbox.refusals:
             raise DesaError(self.outbox.refusals.pop(number))
-        return self.outbox.sent.get(number)
+        return self._sent(number)
+
+    def _sent(self, number: int) -> str | None:
+        run_id = self.outbox.sent.get(number)
+        self.run_ids += [] if run_id is None else [run_id]
+        return run_id
 
     def end(
         self,
@@ -136,6 +152,8 @@ class SweepLog:
                         ),
                         "artifacts": [path.name for path in artifacts],
                         "ended_ms": now_ms(),
+                        "results": self.results,
+                        "command": printable(self.run.command),
                     },
                     artifacts,
                 )

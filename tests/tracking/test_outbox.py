@@ -35,11 +35,9 @@ def test_a_sweep_is_a_parent_with_a_child_a_cell(uri, tmp_path):
     assert {run.data.tags["mlflow.parentRunId"] for run in (one, two)} == {parent.info.run_id}
     assert (one.info.status, one.info.start_time, one.info.end_time) == ("FINISHED", 1_000, 2_000)
     # What has no finite value is absent.
-    assert one.data.metrics == {
-        "ndcg_at_10": 0.5,
-        "ndcg_at_10/draw0": 0.25,
-        "ndcg_at_10/draw1": 0.75,
-    }
+    assert one.data.metrics == {"ndcg_at_10": 0.5, "draws/ndcg_at_10": 0.75}
+    history = MlflowClient(uri).get_metric_history(run_id or "", "draws/ndcg_at_10")
+    assert [(point.step, point.value) for point in history] == [(0, 0.25), (1, 0.75)]
     assert (two.info.status, two.data.tags["desa.error"]) == ("FAILED", "the shard was bad")
     text = Path(MlflowClient(uri).download_artifacts(run_id, "one.txt", str(tmp_path))).read_text()
     assert text == "records"
