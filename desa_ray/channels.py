@@ -64,8 +64,8 @@ def rankings(run: Any, name: str) -> Mapping[str, Any]:
         from desa_ray.data.trec import read_run
 
         return read_run(Path(fspath(run)))
-    found = _of_frame(run, name) if _is_frame(run) else run
-    found = found.to_dict() if _is_ranx(found) else found
+    found: Any = run.to_dict() if _is_ranx(run) else run
+    found = _of_frame(run, name) if _is_frame(run) else found
     for query in found:
         if not isinstance(query, str):
             what = f"query id {repr(query)[:80]} is not a string"

@@ -14,8 +14,10 @@ import desa_ray
 from desa_ray.channels import plain_channels, rankings
 from desa_ray.errors import DesaError
 
+Transformer = pt.Transformer  # pyright: ignore[reportAttributeAccessIssue]
 
-class ExactRRF(pt.Transformer):
+
+class ExactRRF(Transformer):
     """Fuses the results of transformers by weighted reciprocal ranks, compared exactly.
 
     `ExactRRF(bm25, dense, kappa=60)` takes queries (`qid`, `query`) and gives `qid`, `query`,
@@ -33,7 +35,7 @@ class ExactRRF(pt.Transformer):
 
     def __init__(
         self,
-        *transformers: pt.Transformer,
+        *transformers: Transformer,
         weights: Sequence[int | str | float | Fraction] | None = None,
         kappa: int | str | float | Fraction = 60,
         num_results: int = 1000,
