@@ -4,17 +4,18 @@ PyTerrier (`pip install python-terrier`) is no dependency of this platform; this
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from importlib import import_module
+from typing import Any
 
 import pandas as pd
-import pyterrier as pt
 
 import desa_ray
 from desa_ray.channels import plain_channels, rankings
 from desa_ray.errors import DesaError
 
-Transformer = pt.Transformer  # pyright: ignore[reportAttributeAccessIssue]
+Transformer: Any = import_module("pyterrier").Transformer
 
 
 class ExactRRF(Transformer):
@@ -35,7 +36,7 @@ class ExactRRF(Transformer):
 
     def __init__(
         self,
-        *transformers: Transformer,
+        *transformers: Callable[[pd.DataFrame], pd.DataFrame],
         weights: Sequence[int | str | float | Fraction] | None = None,
         kappa: int | str | float | Fraction = 60,
         num_results: int = 1000,
