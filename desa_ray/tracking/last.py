@@ -10,6 +10,7 @@ from desa_ray.errors import DesaError
 
 ID = re.compile(r"[a-zA-Z0-9]{1,64}")
 FILE = "last_tracking.json"
+CLASSIC = "workflowType=machine_learning"  # the UI's menu of runs, not that of GenAI
 COMPARED = 50  # runs that MLflow's compare view still draws
 
 
@@ -61,18 +62,20 @@ def links(base: str, noted: Mapping[str, object]) -> list[str]:
     if not isinstance(experiment, str) or not _ids([experiment]):
         return []
     page = f"{base.rstrip('/')}/#/experiments/{experiment}"
-    lines = [f"experiment: {page}/runs"]
+    lines = [f"experiment: {page}/runs?{CLASSIC}"]
     if not isinstance(run_ids, list) or not run_ids or not _ids(run_ids):
         return lines
-    lines.append(f"{'sweep' if noted.get('sweep') else 'run'}: {page}/runs/{run_ids[0]}")
+    lines.append(f"{'sweep' if noted.get('sweep') else 'run'}: {page}/runs/{run_ids[0]}?{CLASSIC}")
     children = run_ids[1:]
     if noted.get("sweep") and 1 < len(children) <= COMPARED:
         runs = quote(json.dumps(children, separators=(",", ":")))
         own = quote(json.dumps([experiment]))
-        lines.append(f"compare: {base.rstrip('/')}/#/compare-runs?runs={runs}&experiments={own}")
+        lines.append(
+            f"compare: {base.rstrip('/')}/#/compare-runs?runs={runs}&experiments={own}&{CLASSIC}"
+        )
     elif noted.get("sweep") and children:
         wanted = quote(f"tags.`mlflow.parentRunId` = '{run_ids[0]}'")
-        lines.append(f"cells: {page}/runs?searchFilter={wanted}")
+        lines.append(f"cells: {page}/runs?searchFilter={wanted}&{CLASSIC}")
     return lines
 
 

@@ -31,8 +31,9 @@ DIGEST = 36  # as many characters as MLflow keeps
 
 
 def plain(text: object) -> str:
-    """Text that Markdown shows as it is, in one line."""
-    return re.sub(r"([\\`*_{}\[\]()<>#+\-.!|~&:@/$^=])", r"\\\1", printable(text))
+    """Text that Markdown shows as it is, in one line; escaped as MLflow's own reader takes it."""
+    shown = re.sub(r"([\\`*_{}\[\]()>#+\-.!|~:=])", r"\\\1", printable(text).replace("&", "&amp;"))
+    return shown.replace("<", "&lt;")
 
 
 def cell_note(document: Mapping[str, Any]) -> str:
@@ -56,8 +57,7 @@ def sweep_note(document: Mapping[str, Any]) -> str:
     titles = "".join(f" {plain(HEADLINE[name][0])} |" for name in names)
     head = f"| cell |{titles}\n|---|{'---:|' * len(names)}"
     lines = [_row(row, names) for row in rows]
-    report = "After `desa report` its pages are among the artifacts of this run, in `report`."
-    rest = [*_command(document), report]
+    rest = _command(document)
     room = TAG_LIMIT - len(_joined([said, head, *rest])) - 100
     kept: list[str] = []
     for line in lines:

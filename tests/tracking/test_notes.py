@@ -98,17 +98,17 @@ def test_links_open_experiment_sweep_and_comparison():
     noted = {"experiment_id": "3", "run_ids": ["p", "a", "b"], "sweep": True}
     lines = links("http://h:5000/", noted)
     assert lines[:2] == [
-        "experiment: http://h:5000/#/experiments/3/runs",
-        "sweep: http://h:5000/#/experiments/3/runs/p",
+        "experiment: http://h:5000/#/experiments/3/runs?workflowType=machine_learning",
+        "sweep: http://h:5000/#/experiments/3/runs/p?workflowType=machine_learning",
     ]
     asked = parse_qs(lines[2].partition("?")[2])
     assert lines[2].startswith("compare: http://h:5000/#/compare-runs?")
     assert json.loads(asked["runs"][0]) == ["a", "b"]
     assert json.loads(asked["experiments"][0]) == ["3"]
     many = links("http://h", {**noted, "run_ids": ["p", *(f"c{n}" for n in range(51))]})
-    assert unquote(many[2]).endswith("runs?searchFilter=tags.`mlflow.parentRunId` = 'p'")
+    assert "runs?searchFilter=tags.`mlflow.parentRunId` = 'p'&" in unquote(many[2])
     assert links("http://h", {**noted, "sweep": False, "run_ids": ["a"]})[1:] == [
-        "run: http://h/#/experiments/3/runs/a"
+        "run: http://h/#/experiments/3/runs/a?workflowType=machine_learning"
     ]
 
 
