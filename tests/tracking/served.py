@@ -43,7 +43,7 @@ def check(port: int, experiment: str, names: list[str], *, trash: int = 0) -> No
     for run in runs:
         if run.info.run_name in CELLS:
             assert run.data.params == {"kappa": "60"}
-            assert run.data.metrics["ndcg_at_10/draw1"] == 0.75
+            assert run.data.metrics["draws/ndcg_at_10"] == 0.75
             assert run.data.tags["sha256.records.parquet"] == "records"
             assert [file.path for file in client.list_artifacts(run.info.run_id)] == [
                 f"{run.info.run_name}.txt"
