@@ -106,7 +106,7 @@ def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home,
     assert run.data.params["method"] == "desa"
     assert run.data.metrics["ndcg_at_10"] == cell["metrics"]["ndcg_at_10"]
     assert run.data.metrics["kappa"] == 60
-    assert "ndcg_at_10/draw1" in run.data.metrics
+    assert "draws/ndcg_at_10" in run.data.metrics
     assert run.data.tags["sha256.records.parquet"] == cell["artifacts"]["records.parquet"]
     assert {file.path for file in client.list_artifacts(cell["mlflow_run_id"])} == set(
         cell["artifacts"]
