@@ -1,0 +1,78 @@
+"""The Slurm script on a real Slurm of two nodes: what it computes, and what it leaves behind."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.desa_fixtures import dataset, run_desa, summaries
+from tests.infra.programs import REPOSITORY
+from tests.infra.slurm_nodes import Slurm, slurm_cluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SCRIPT = str(REPOSITORY / "infra" / "slurm" / "desa.sbatch")
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    folder = Path(tempfile.mkdtemp(prefix="ds-", dir="/tmp"))  # sockets need a short path
+    try:
+        with slurm_cluster(folder) as found:
+            yield found
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def sweep(small_slice) -> list[str]:
+    common = [*dataset(small_slice), "tracking.enabled=false", "draws=1"]
+    return [*common, "-m", "method=original,desa", "cluster.shard_documents=20"]
+
+
+@pytest.fixture(scope="module")
+def serial(sweep, tmp_path_factory) -> list[str]:
+    """The hashes of the sweep's records, computed without a cluster."""
+    folder = tmp_path_factory.mktemp("serial")
+    done = run_desa(folder, folder / "home", "run", *sweep, "cluster=serial")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return records(folder)
+
+
+def records(folder: Path) -> list[str]:
+    return [cell["artifacts"]["records.parquet"] for cell in summaries(folder)]
+
+
+def submit(slurm: Slurm, folder: Path, home: Path, *overrides: str) -> str:
+    """The number of a job over both nodes, whose output lies in the folder."""
+    folder.mkdir()
+    slurm.environment |= {
+        "DESA_HOME": str(home),
+        "DESA_VENV": sys.prefix,
+        "DESA_POLL_S": "1",
+        "RAY_TMPDIR": str(slurm.folder),
+    }
+    asked = ["--nodes=2", "--cpus-per-task=1", "--gpus-per-node=0", "--mem=2G", "--time=10"]
+    asked += ["--open-mode=append", f"--output={folder}/log"]
+    return slurm.command("sbatch", "--parsable", *asked, SCRIPT, *overrides, cwd=folder)
+
+
+def left(slurm: Slurm) -> list[str]:
+    """Folders of Ray's in the temporary folder, and processes that name it."""
+    found = [str(path) for path in slurm.folder.glob("desa-*")]
+    mark = f"{slurm.folder}/desa-"
+    for process in psutil.process_iter(["cmdline"]):
+        words = " ".join(process.info["cmdline"] or ())
+        if mark in words:
+            found.append(words)
+    return found
+
+
+def test_a_sweep_over_two_nodes_gives_serial_records(slurm, sweep, serial, tmp_path):
+    job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)
+    assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", (tmp_path / "job/log").read_text()
+    assert records(tmp_path / "job") == serial
+    assert left(slurm) == []
