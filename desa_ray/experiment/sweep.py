@@ -35,7 +35,8 @@ class Sweep:
     ):
         self.specs, self.cells, self.log, self.summary, self.note = specs, cells, log, summary, note
         self.started_ms, self.earlier = now_ms(), list(earlier)
-        self.names = run_names(cells)
+        # Runs are named where there is a log.
+        self.names = [""] * len(cells) if log is None else run_names(cells)
         self.needs: list[set[str]] = []  # stages that a cell still waits for
         self.waiting: dict[str, list[int]] = {}  # cells that wait for a stage
         # A stage that several cells share counts as computed for the first of them.
