@@ -74,8 +74,8 @@ def test_results_are_what_the_run_wrote(swept):
     """Records, summary and files agree; each query's ranking is its record's top list."""
     _, results, _ = swept
     assert results.summary.select("cell", "kappa", "n_queries").rows() == [
-        (0, "20", 8),
-        (1, "60", 8),
+        (0, 20.0, 8),
+        (1, 60.0, 8),
     ]
     assert results.records.height == 16
     means = results.records.group_by("cell", maintain_order=True).agg(pl.col("ndcg_at_10").mean())
@@ -280,7 +280,7 @@ def test_the_tutorial_runs(small):
     assert seen["by_hand"].depths == (seen["record"]["depth_dense"], seen["record"]["depth_sparse"])
     assert list(seen["by_hand"].documents) == seen["record"]["top"]
     assert seen["same_top"]
-    assert seen["sweep"].summary["kappa"].to_list() == ["2", "20", "60", "100"] * 2
+    assert seen["sweep"].summary["kappa"].to_list() == [2, 20, 60, 100] * 2
     stored = json.loads(TUTORIAL.read_text(encoding="utf-8"))
     for cell, own in zip(stored["cells"], notebook["cells"], strict=True):
         assert bool(cell.get("outputs")) == bool(own.get("outputs"))  # it is stored as executed
