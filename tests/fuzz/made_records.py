@@ -13,7 +13,7 @@ import polars as pl
 
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.build import build_report, write_report
-from desa_ray.report.load import load_records
+from desa_ray.report.load import read_records
 from desa_ray.report.study import Study
 from tests.fuzz.changes import VALUES, bytes_changed
 from tests.report.made_up import cell
@@ -87,7 +87,7 @@ def _series(name: str, values: list[Any]) -> pl.Series:
 def read_records(folder: Path, data: bytes) -> None:
     """What `desa report` does with a file of records."""
     (folder / "records.parquet").write_bytes(data)
-    study = Study(load_records(folder))
+    study = Study(read_records(folder))
     write_report(build_report(study, Sampling(5)), folder / "report")
 
 
@@ -95,7 +95,7 @@ def read_summary(folder: Path, data: bytes) -> None:
     """The summary beside the records."""
     (folder / "records.parquet").write_bytes(parquet(records()))
     (folder / "summary.json").write_bytes(data)
-    load_records(folder)
+    read_records(folder)
 
 
 SUMMARY = json.dumps({"cells": [{"artifacts": {"records.csv": "a" * 64}, "dataset": "x"}]}).encode()
