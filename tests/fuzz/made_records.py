@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report import load
 from desa_ray.report.build import build_report, write_report
-from desa_ray.report.load import read_records
 from desa_ray.report.study import Study
 from tests.fuzz.changes import VALUES, bytes_changed
 from tests.report.made_up import cell
@@ -87,7 +87,7 @@ def _series(name: str, values: list[Any]) -> pl.Series:
 def read_records(folder: Path, data: bytes) -> None:
     """What `desa report` does with a file of records."""
     (folder / "records.parquet").write_bytes(data)
-    study = Study(read_records(folder))
+    study = Study(load.read_records(folder))
     write_report(build_report(study, Sampling(5)), folder / "report")
 
 
