@@ -14,7 +14,7 @@ from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.errors import DesaError
 from desa_ray.lines import shown
-from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows
+from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows, too_few
 from desa_ray.report.names import Outcome
 from desa_ray.report.render import rich_table
 from desa_ray.report.spreadsheet import write_csv
@@ -115,15 +115,17 @@ def compare_tables(
         name: dict[str, Value] = {"other": other}
         outcomes = [Outcome(m, m, "{:.5f}", higher=True) for m in measures]
         effects += effect_rows(
-            [(name, {"other": other}, o, p) for o, p in zip(outcomes, found, strict=True)]
+            [(name, {"other": other}, o, p) for o, p in zip(outcomes, found, strict=True)],
+            resamples,
         )
     if effects:
+        few = too_few(len(measures), resamples)
         columns = (
             Column("other", f"{first} against"),
             Column("outcome", "measure"),
             *EFFECT_COLUMNS,
         )
-        notes = [f"{Sampling(resamples, seed)}; Holm over the measures of each pair"]
+        notes = [f"{Sampling(resamples, seed)}; Holm over the measures of each pair", *few]
         tables.append(Table("effects", f"{first}: paired tests", columns, effects, notes))
     return tables
 

@@ -2,31 +2,32 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import polars as pl
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BeforeValidator, Field
-from pydantic.dataclasses import dataclass
 from rich.markdown import Markdown
 
-from desa_ray.config import STRICT, Int, StoreConfig, Text, TrackingConfig, checked
-from desa_ray.core.statistics.release import SEED
-from desa_ray.core.statistics.sampling import Sampling, Scheme
+from desa_ray.config import StoreConfig, checked
 from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.path_names import path_names
 from desa_ray.report.build import Builder, Report, build_report, write_report
-from desa_ray.report.gain import Gain, with_gain
+from desa_ray.report.cases import cases_table, side_by_side
+from desa_ray.report.equivalence import Margin, equivalence_table
+from desa_ray.report.gain import with_gain
 from desa_ray.report.generation_cost import generation_cost
 from desa_ray.report.load import FILE, read_records
 from desa_ray.report.method_cost import method_cost
+from desa_ray.report.paper import PAPER
 from desa_ray.report.paper_tables import NOTES, PAPER_TABLES
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
+from desa_ray.report.roles import Roles
 from desa_ray.report.stored import StoredFusion
 from desa_ray.report.story import Story
 from desa_ray.report.study import Study
@@ -36,78 +37,10 @@ from desa_ray.types import sha256_json
 
 from .cli.app import hydra_app, output_folder
 from .cli.console import note
+from .cli.report_config import ReportConfig
 from .cli.settings import PARITY
 
 RENAME = "rename it where the records are made, or leave trec out"
-
-
-def _texts(value: Any) -> Any:
-    """One item as a list of one; Hydra reads digits as numbers."""
-    items = value if isinstance(value, list) else [] if value is None else [value]
-    return [str(item) for item in items]
-
-
-def _text(value: Any) -> Any:
-    return None if value is None else str(value)
-
-
-Texts = Annotated[list[Text], BeforeValidator(_texts)]
-Word = Annotated[Text | None, BeforeValidator(_text)]
-
-
-@dataclass(frozen=True, config=STRICT)
-class PrimaryConfig:
-    encoder: Word
-    generator: Word
-    kappa: Word
-    k: Int | None
-    n_refs: Int | None
-
-
-@dataclass(frozen=True, config=STRICT)
-class StoryConfig:
-    dataset: Word
-    method: str
-    draw: Annotated[Int, Field(ge=0)]
-
-
-@dataclass(frozen=True, config=STRICT)
-class ReportConfig:
-    """conf/report.yaml, checked."""
-
-    tracking: TrackingConfig
-    store: StoreConfig
-    runs: Texts
-    sweep: Word
-    records: Texts
-    methods: Texts
-    datasets: Texts
-    primary: PrimaryConfig
-    resamples: Annotated[Int, Field(ge=1, le=1_000_000)]
-    seed: Annotated[Int, Field(ge=0, lt=2**63)]
-    sampling: Scheme
-    gain: Gain | None
-    trec: bool
-    query: Word
-    story: StoryConfig
-    compare: dict[str, Any] | None = None
-    preset: Literal["paper"] | None = None
-
-    @property
-    def used_gain(self) -> Gain:
-        """The gain asked for, else that of the numbers to compare with, else linear."""
-        return self.gain or ("exponential" if self.compare or self.preset else "linear")
-
-    @property
-    def used_sampling(self) -> Sampling:
-        """As asked for; the paper's preset resamples as its authors did."""
-        if self.preset is None:
-            return Sampling(self.resamples, self.seed, self.sampling)
-        return Sampling(self.resamples, self.seed or SEED, "release")
-
-    @property
-    def sources(self) -> list[str]:
-        return [*self.runs, *([self.sweep] if self.sweep else []), *self.records]
 
 
 def newest_records() -> Path:
@@ -133,9 +66,16 @@ def gather(config: ReportConfig) -> Study:
     records = with_gain(records, config.used_gain)
     primary = {
         name: getattr(config.primary, name)
-        for name in ("encoder", "generator", "kappa", "k", "n_refs")
+        for name in ("encoder", "generator", "kappa", "k", "n_refs", "corpus_docs", "settings")
     }
-    return Study(records, primary=primary, methods=config.methods, datasets=config.datasets)
+    return Study(
+        records,
+        primary=primary,
+        methods=config.methods,
+        datasets=config.datasets,
+        roles=config.report.roles(PAPER if config.preset else Roles()),
+        usual=config.preset is not None,
+    )
 
 
 def make_report(config: ReportConfig, folder: Path) -> Report:
@@ -145,10 +85,15 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     published = Published(config.compare) if config.compare else None
     if config.preset:
         study.notes += NOTES
-    further: tuple[tuple[str, Builder, str], ...] = ()
+    margin = Margin(config.report.margin.effectiveness, config.report.margin.depth_pct)
+    needs = "needs subject and baseline in every data set"
+    further: list[tuple[str, Builder, str]] = []
+    if config.cases is not None:
+        further.append(("cases", partial(cases_table, count=config.cases), needs))
+    further.append(("equivalence", partial(equivalence_table, margin=margin), needs))
     if config.preset:
         store = Store(store_root(config.store))
-        further = (*PAPER_TABLES, generation_cost(store), method_cost(store))
+        further += [*PAPER_TABLES, generation_cost(store), method_cost(store)]
     report = build_report(study, config.used_sampling, published, further)
     write_report(report, folder)
     if config.trec:
@@ -230,7 +175,7 @@ def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
 def tell_story(config: ReportConfig, folder: Path) -> str:
     """Write `story.md` about one query and show it."""
     study = gather(config)
-    query, method = str(config.query), config.story.method
+    query, method = str(config.query), config.story.method or study.roles.own
     datasets = [config.story.dataset] if config.story.dataset else study.datasets
     known: list[str] = []
     for name in datasets:
@@ -246,31 +191,35 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
         hint = "choose one with story.dataset=" if known else "see story.method= and story.dataset="
         raise DesaError(what, where="query", hint=hint)
     store = Store(store_root(config.store))
-    rows = []
-    for name, draw in (("original", 0), (method, config.story.draw)):
-        cell = study.cell(known[0], name)
-        own = (
-            []
-            if cell is None
-            else [r for r in cell.records.iter_rows(named=True) if r["query_id"] == query]
-        )
-        row = next((r for r in own if r["draw"] == draw), None)
-        if row is None:
-            raise DesaError(
-                f"no record of {name}, draw {draw}",
-                where=f"query {query}",
-                hint="add the run that has it",
-            )
-        rows.append({**row, "kappa": study.setting.kappa, "method": name, "dataset": known[0]})
+    rows = [
+        _record(study, known[0], name, query, draw)
+        for name, draw in ((study.roles.base, 0), (method, config.story.draw))
+    ]
     stores = (
         StoredFusion(store, rows[0]["fusion_key"]),
         StoredFusion(store, rows[1]["fusion_key"]),
     )
     text = Story(rows[0], rows[1], stores).markdown()
+    if config.story.beside:
+        rows += [
+            _record(study, known[0], name, query, config.story.draw) for name in config.story.beside
+        ]
+        text += f"\n{side_by_side(rows, stores[1].grades(query))}"
     (folder / "story.md").write_text(text, encoding="utf-8")
     screen(160).print(Markdown(text, hyperlinks=False))
     note(f"story: {folder / 'story.md'}")
     return text
+
+
+def _record(study: Study, dataset: str, method: str, query: str, draw: int) -> dict[str, Any]:
+    """A method's record of a query; a method with one draw has that one whatever is asked for."""
+    cell = study.cell(dataset, method)
+    wanted = 0 if cell is not None and cell.draws == 1 else draw
+    found = [] if cell is None else cell.records.filter(query_id=query, draw=wanted).to_dicts()
+    if not found:
+        what = f"no record of {method}, draw {wanted}"
+        raise DesaError(what, where=f"query {query}", hint="add the run that has it")
+    return {**found[0], "kappa": study.setting.kappa, "method": method, "dataset": dataset}
 
 
 def _task(config: DictConfig) -> None:

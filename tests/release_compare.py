@@ -114,7 +114,7 @@ def channel_evidence() -> dict[str, Any]:
         ndcg = {method: own[method]["ndcg_at_10"] for method in MAIN}
         support = {method: own[method]["sparse_support"] for method in MAIN}
         found[dataset] = {
-            "desa_gain": gain([ndcg["desa"]], [ndcg["original"]]),
+            "subject_gain": gain([ndcg["desa"]], [ndcg["original"]]),
             "plus_dense": gain([ndcg["desa"]], [ndcg["sparse_only"]]),
             "plus_sparse": gain([ndcg["desa"]], [ndcg["dense_only"]]),
             "dense_reduction": reduction(
@@ -124,7 +124,7 @@ def channel_evidence() -> dict[str, Any]:
                 [own["desa"]["depth_sparse"]], [own["original"]["depth_sparse"]]
             ),
             "shared_support": support["shared"] / support["original"],
-            "desa_support": support["desa"] / support["original"],
+            "subject_support": support["desa"] / support["original"],
         }
     return found
 
@@ -380,8 +380,8 @@ def robustness_line(own: Sequence[Mapping], other: Sequence[Mapping]) -> dict[st
     mine = {name: [row[column] for row in own] for name, column in names}
     theirs = {name: [row[column] for row in other] for name, column in names}
     return {
-        "original": fmean(theirs["ndcg_at_10"]),
-        "desa": fmean(mine["ndcg_at_10"]),
+        "reference": fmean(theirs["ndcg_at_10"]),
+        "subject": fmean(mine["ndcg_at_10"]),
         **changes(mine, theirs),
         "fallback": 100 * fmean([row["fallback_rate"] for row in own]),
     }

@@ -20,11 +20,12 @@ from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
+from desa_ray.experiment.settings import cell_settings
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.calibrated import calibration_rows
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.fusion import FUSED, read_fused, read_run
-from desa_ray.types import sha256_json
+from desa_ray.types import canonical_json, sha256_json
 
 TIE = 1e-12
 NDCG_CUTOFF = 10
@@ -43,6 +44,7 @@ LABELS = {
     "fusion_key": pl.String,
     "qrels_hash": pl.String,
     "config_hash": pl.String,
+    "settings": pl.String,  # canonical JSON of `settings.cell_settings`
 }
 
 
@@ -171,6 +173,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         columns = (pl.col(name).alias(f"reference_{name}") for name in REFERENCE)
         reference = read_fused(cell.reference).select("query_id", *columns)
     common = {**labels(cell), "config_hash": config_hash(cell)}
+    common["settings"] = canonical_json(cell_settings(cell))
     inputs = cell.fused[0].inputs  # of every draw: one collection
     queries = read_rows(inputs["queries"])["id"].to_list()
     grades = positive_grades(read_rows(inputs["qrels"]), queries)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report.by_dataset import dataset_tests_table, depth_quantiles_tables
 from desa_ray.report.comparisons import (
     external_table,
     operator_controls_tables,
@@ -20,16 +21,24 @@ from desa_ray.report.comparisons import (
 )
 from desa_ray.report.curves import corpus_figure, kappa_figure
 from desa_ray.report.cutoffs import cutoff_tables
+from desa_ray.report.draw_variance import draw_variance_table
+from desa_ray.report.equivalence import leave_one_out_table
 from desa_ray.report.escapes import markdown
-from desa_ray.report.figures import FIGURES, Figure
-from desa_ray.report.mechanism import mechanism_table
+from desa_ray.report.families import families_table
+from desa_ray.report.figures import FIGURES, Figure, difference_figure
+from desa_ray.report.grid import grid_table
+from desa_ray.report.mechanism import mechanism_by_method_table, mechanism_table
 from desa_ray.report.mechanism_gains import correlations_tables, quartiles_tables
-from desa_ray.report.names import dataset_name
+from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.page import page
 from desa_ray.report.published import Published
 from desa_ray.report.render import latex_table, markdown_table
 from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table
-from desa_ray.report.robustness import ablations_table, robustness_table
+from desa_ray.report.robustness import (
+    ablations_table,
+    robustness_by_method_table,
+    robustness_table,
+)
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.study import AXES, Study
 from desa_ray.report.table import Column, Row, Table
@@ -37,15 +46,20 @@ from desa_ray.report.table import Column, Row, Table
 Builder = Callable[[Study, Sampling], Table | Sequence[Table] | None]
 # Each with what it needs, said where it is left out.
 TABLES: tuple[tuple[str, Builder, str], ...] = (
-    ("main table", lambda study, _: main_table(study), "needs a method of the main comparison"),
-    ("primary tests", primary_tests_table, "needs desa with original or shared in every data set"),
-    ("channel evidence", lambda study, _: channel_evidence_table(study), "needs original and desa"),
+    ("main table", lambda study, _: main_table(study), "needs a method with two channels"),
+    ("primary tests", primary_tests_table, "needs subject and baseline in every data set"),
+    ("families of tests", families_table, "named by report.families or report.all_pairs"),
+    (
+        "channel evidence",
+        lambda study, _: channel_evidence_table(study),
+        "needs subject and reference",
+    ),
     (
         "external comparison",
         lambda study, _: external_table(study),
-        "needs a method such as query2doc or hyde",
+        "needs a method beside subject, reference and parts",
     ),
-    ("QuDAR tests", qudar_effects_table, "needs desa and qudar_complete in every data set"),
+    ("QuDAR tests", qudar_effects_table, "needs the subject and qudar_complete in every data set"),
     (
         "QuDAR weights",
         qudar_weights_table,
@@ -59,35 +73,43 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     (
         "ablations",
         lambda study, _: ablations_table(study),
-        "needs binary_mask, or desa with several n_refs",
+        "needs ablations of the subject, or the subject with several n_refs",
     ),
     (
         "cutoffs",
         lambda study, _: cutoff_tables(study),
-        "needs records of desa and original with cutoff columns",
+        "needs records of subject and reference with cutoff columns",
     ),
     (
         "mechanism",
         lambda study, _: mechanism_table(study),
-        "needs records of desa with mechanism columns",
+        "needs records of the subject with mechanism columns",
     ),
+    ("mechanism by method", lambda study, _: mechanism_by_method_table(study), ""),
     (
         "quartiles",
         lambda study, _: quartiles_tables(study),
-        "needs desa with mechanism columns, original, dense_only and sparse_only",
+        "needs the subject with mechanism columns, the reference, and report.parts where named",
     ),
     (
         "correlations",
-        lambda study, _: correlations_tables(study),
-        "needs desa with mechanism columns, original, dense_only and sparse_only",
+        lambda study, sampling: correlations_tables(study, sampling.seed),
+        "needs the subject with mechanism columns, the reference, and report.parts where named",
     ),
     (
         "robustness",
         lambda study, _: robustness_table(study),
         "needs several kappas, encoders, generators or corpus sizes",
     ),
+    ("robustness by method", lambda study, _: robustness_by_method_table(study), ""),
+    ("tests of data sets", dataset_tests_table, ""),
+    ("depths", lambda study, _: depth_quantiles_tables(study), ""),
+    ("draws", draw_variance_table, ""),
+    ("left out", lambda study, _: leave_one_out_table(study), ""),
+    ("grid", grid_table, ""),
     ("data sets", lambda study, _: per_dataset_table(study), ""),
 )
+DIFFERENCES = 4  # figures of query differences, of the first baselines
 
 
 @dataclass(frozen=True)
@@ -123,13 +145,21 @@ def build_report(
         found = builder(study, sampling)
         made = [found] if isinstance(found, Table) else list(found or ())
         tables += made
-        if not made:
+        if not made and needs:
             left_out.append(f"{name} ({needs})")
-    drawn = [builder(study) for builder in FIGURES] + [
+    first, *further_figures = FIGURES
+    drawn = [
+        first(study),
+        *(difference_figure(study, other) for other in study.roles.baselines[:DIFFERENCES]),
+        *(builder(study) for builder in further_figures),
         kappa_figure(study, sampling),
         corpus_figure(study, sampling),
     ]
-    facts = {"data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets)}
+    roles = study.roles
+    facts = {"subject": method_name(roles.own)} if roles.subject else {}
+    if roles.reference not in (None, roles.subject):
+        facts["reference"] = method_name(roles.base)
+    facts |= {"data sets": ", ".join(dataset_name(dataset) for dataset in study.datasets)}
     for axis in AXES:
         value = getattr(study.setting, axis)
         if value is not None:
@@ -138,7 +168,7 @@ def build_report(
     facts["seed"] = str(sampling.seed)
     facts["sampling"] = sampling.scheme
     return Report(
-        title="DESA report",
+        title=f"{method_name(roles.own)} report" if roles.subject else "Report",
         facts=facts,
         notes=[*study.notes, *([f"left out: {', '.join(left_out)}"] if left_out else [])],
         tables=[(table, published.beside(table, study) if published else None) for table in tables],

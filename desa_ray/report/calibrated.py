@@ -10,11 +10,10 @@ import polars as pl
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.names import EFFECTIVENESS, dataset_name, method_name
+from desa_ray.report.paper import BESIDE_CALIBRATED
 from desa_ray.report.results import outcome_column
 from desa_ray.report.study import LEAVES_OUT, Study
 from desa_ray.report.table import Column, Row, Table, Value
-
-BESIDE = ("dense_original", "anchorqe", "desa_dense")  # the dense channel alone, as it is
 
 
 def calibrated_table(study: Study, sampling: Sampling) -> Table | None:
@@ -26,7 +25,7 @@ def calibrated_table(study: Study, sampling: Sampling) -> Table | None:
         queries = _left(study, dataset)
         if queries is None:
             continue
-        for method in (*BESIDE, *LEAVES_OUT):
+        for method in (*BESIDE_CALIBRATED, *LEAVES_OUT):
             own = _values(study, dataset, method, queries)
             if own is None:
                 continue

@@ -8,9 +8,10 @@ Records of one cell given twice (a resumed sweep, a copy) are one cell; two cell
 of themselves but hold other numbers are an error, because no table could show both.
 """
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +34,10 @@ MEANS = (
 @dataclass(frozen=True)
 class Cell:
     """One method on one collection under one setting. Labels are null where a method does not use
-    the thing.
+    the thing; `place` counts the cells in the order in which they came.
+
+    `settings` are all settings of its run that its records name, `axes` those in which cells with
+    equal labels differ.
     """
 
     dataset: str
@@ -46,10 +50,21 @@ class Cell:
     corpus_docs: int
     qrels_hash: str
     records: pl.DataFrame = field(repr=False, compare=False)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    axes: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    place: int = field(default=0, repr=False, compare=False)
+
+    def value(self, axis: str) -> Any:
+        """The value of a label or of a setting; None where the cell does not use it."""
+        return getattr(self, axis) if axis in LABELS else self.settings.get(axis)
 
     @cached_property
     def queries(self) -> frozenset[str]:
         return frozenset(self.records["query_id"])
+
+    @property
+    def config_hash(self) -> str:
+        return str(self.records["config_hash"][0])
 
     @property
     def draws(self) -> int:
@@ -69,7 +84,7 @@ class Cell:
 
     def describe(self) -> dict[str, str]:
         """What the report says of its input."""
-        labels = {name: getattr(self, name) for name in LABELS}
+        labels = {name: self.value(name) for name in (*LABELS, *self.axes)}
         return {
             **{name: str(value) for name, value in labels.items() if value is not None},
             "queries": str(len(self.queries)),
@@ -79,9 +94,9 @@ class Cell:
 
     def __str__(self) -> str:
         parts = [
-            f"{name} {getattr(self, name)}"
-            for name in LABELS[2:]
-            if getattr(self, name) is not None
+            f"{name} {self.value(name)}"
+            for name in (*LABELS[2:], *self.axes)
+            if self.value(name) is not None
         ]
         return f"{self.dataset}/{self.method} ({', '.join(parts)})"
 
@@ -98,20 +113,25 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
     check_columns(records, "records")  # what they hold was checked file by file when they were read
     sources = "source" in records.columns
     problems: list[DesaError] = []
-    found: dict[tuple, tuple[Cell, str]] = {}
-    groups = [*LABELS, "qrels_hash", "config_hash", *(["source"] if sources else [])]
-    for labels, rows in records.group_by(groups, maintain_order=True):
+    found: dict[tuple, tuple[Cell, str]] = {}  # by labels and settings
+    if "settings" not in records.columns:
+        records = records.with_columns(settings=pl.lit(None, pl.String))
+    groups = [*LABELS, "qrels_hash", "config_hash", "settings", *(["source"] if sources else [])]
+    for place, (labels, rows) in enumerate(records.group_by(groups, maintain_order=True)):
         source = str(labels[-1]) if sources else "records"
-        rows = rows.drop("source", strict=False).sort("draw", "query_id")
+        rows = rows.drop("source", "settings", strict=False).sort("draw", "query_id")
         # What only another cell has came in as nulls; columns go by name, so that the order of
         # loading leaves no trace.
         rows = rows.select(
             n for n in sorted(rows.columns) if n in REQUIRED or rows[n].null_count() < rows.height
         )
         named = _named(dict(zip(LABELS, labels, strict=False)))
-        cell = Cell(**named, qrels_hash=str(labels[len(LABELS)]), records=rows)
+        qrels_hash = str(labels[len(LABELS)])
+        known = settings_of(labels[len(LABELS) + 2], source)
+        cell = Cell(**named, qrels_hash=qrels_hash, records=rows, settings=known, place=place)
         problems += _incomplete(cell, source)
-        key = (*labels[: len(LABELS) + 1], sha256_json(sorted(cell.queries)))
+        base = (*labels[: len(LABELS) + 1], sha256_json(sorted(cell.queries)))
+        key = next((k for k in found if k[0] == base and _same(found[k][0], cell)), (base, place))
         if key not in found:
             found[key] = cell, source
             continue
@@ -124,10 +144,52 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
                 )
             )
         elif _rank(cell) > _rank(first):
-            found[key] = cell, source
+            found[key] = replace(cell, place=first.place), source
+        kept = first.settings.items() & cell.settings.items() if cell.settings else ()
+        shared = dict(kept) if first.settings and cell.settings else first.settings or cell.settings
+        found[key] = replace(found[key][0], settings=shared), found[key][1]
     if problems:
         raise Problems(problems)
-    return sorted((cell for cell, _ in found.values()), key=_order)
+    return sorted(_with_axes({key: cell for key, (cell, _) in found.items()}), key=_order)
+
+
+def settings_of(text: str | None, where: str) -> dict[str, str]:
+    """The settings that a record names.
+
+    Raises:
+        DesaError: they are not what a run writes.
+    """
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+        what = f"column settings holds {listed([repr(text)])[:100]}, which no run writes"
+        raise DesaError(what, where=where, hint="run the cell again; what is stored is reused")
+    return found
+
+
+def _same(first: Cell, second: Cell) -> bool:
+    """Whether two cells with equal labels are one: equal settings, or settings that did not reach
+    the results; records without settings do not tell.
+    """
+    if not first.settings or not second.settings or first.settings == second.settings:
+        return True
+    return first.config_hash == second.config_hash
+
+
+def _with_axes(found: Mapping[tuple, Cell]) -> list[Cell]:
+    """The cells, each knowing the settings in which cells with equal labels differ."""
+    groups: dict[Any, list[Cell]] = {}
+    for (base, _), cell in found.items():
+        groups.setdefault(base, []).append(cell)
+    axes: set[str] = set()
+    for cells in groups.values():
+        first, *others = cells
+        for other in others:
+            axes |= {name for name, _ in first.settings.items() ^ other.settings.items()}
+    ordered = tuple(sorted(axes))
+    return [replace(cell, axes=ordered) for cell in found.values()]
 
 
 def number_of(value: object) -> float:
@@ -155,14 +217,14 @@ def _named(labels: dict[str, Any]) -> dict[str, Any]:
 
 def _order(cell: Cell) -> list[tuple[float, str]]:
     """By the labels, numbers as numbers."""
-    values = [getattr(cell, name) for name in LABELS]
-    values.append(cell.qrels_hash)
+    values = [cell.value(name) for name in LABELS]
+    values += [cell.qrels_hash, *(cell.value(name) for name in cell.axes)]
     return [(number_of(value), str(value)) for value in values]
 
 
 def _rank(cell: Cell) -> tuple[int, str]:
     """Which of two equal cells is kept: the one with more columns."""
-    return len(cell.records.columns), str(cell.records["config_hash"][0])
+    return len(cell.records.columns), cell.config_hash
 
 
 def _values(cell: Cell) -> str:

@@ -12,12 +12,13 @@ from desa_ray.core.statistics.inference import TIE, holm
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.effects import (
     EFFECT_COLUMNS,
+    THESE_DATASETS,
     effect_rows,
     macro_reduction,
     paired_effects,
+    too_few,
 )
 from desa_ray.report.names import (
-    CONSTRUCTIONS,
     DEPTH_TOTAL,
     EFFECTIVENESS,
     NDCG,
@@ -34,14 +35,6 @@ OPERATOR_PAIRS = {
     "Dense residual": ("dense_only", "contextual_dense"),
     "Sparse product": ("sparse_only", "rewrite_sparse"),
 }
-ABLATIONS = (
-    "binary_mask",
-    "references_only",
-    "references_product",
-    "relaxed_count",
-    "relaxed_share",
-)
-ONE_CHANNEL = ("bm25", "dense_original")
 QUDAR = ("qudar_complete", "qudar_weighted")
 # Weighted against uniform, each on the same inputs.
 WEIGHT_AUDIT = {
@@ -52,19 +45,25 @@ WEIGHT_AUDIT = {
 
 
 def primary_tests_table(study: Study, sampling: Sampling) -> Table | None:
-    """DESA against Original and Shared; one Holm family of four outcomes a comparator."""
+    """The subject against its baselines; one Holm family of four outcomes a comparator."""
     rows = []
-    for other in ("original", "shared"):
-        found = paired_effects(study, "desa", other, PRIMARY, sampling)
+    own = study.roles.own
+    for other in study.roles.baselines:
+        found = paired_effects(study, own, other, PRIMARY, sampling) if other != own else None
         if found:
             first: dict[str, Value] = {"comparator": method_name(other)}
-            rows += effect_rows(
-                [(first, {"comparator": other}, o, paired) for o, paired in found.items()]
-            )
+            about: dict[str, object] = {"comparator": other}
+            members = [(first, about, o, paired) for o, paired in found.items()]
+            rows += effect_rows(members, sampling.resamples)
     if not rows:
         return None
-    columns = (Column("comparator", "DESA against"), Column("outcome", "outcome"), *EFFECT_COLUMNS)
-    return Table("primary_tests", "Primary tests", columns, rows, [over(study)])
+    columns = (_against(study), Column("outcome", "outcome"), *EFFECT_COLUMNS)
+    notes = [over(study), THESE_DATASETS, *too_few(len(PRIMARY), sampling.resamples)]
+    return Table("primary_tests", "Primary tests", columns, rows, notes, about=study.about)
+
+
+def _against(study: Study) -> Column:
+    return Column("comparator", f"{method_name(study.roles.own)} against")
 
 
 def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
@@ -88,9 +87,10 @@ def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
     for title, (own, other) in OPERATOR_PAIRS.items():
         found = paired_effects(study, own, other, EFFECTIVENESS, sampling)
         if found:
-            effects += effect_rows(
-                [({"control": title}, {"control": title}, o, paired) for o, paired in found.items()]
-            )
+            first: dict[str, Value] = {"control": title}
+            about: dict[str, object] = {"control": title}
+            members = [(first, about, o, paired) for o, paired in found.items()]
+            effects += effect_rows(members, sampling.resamples)
     if effects:
         columns = (
             Column("control", "proposed − control"),
@@ -110,67 +110,77 @@ def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
 
 
 def external_table(study: Study) -> Table | None:
-    """DESA and Original beside every method that is no ablation or control of DESA."""
-    own = {*CONSTRUCTIONS, *OPERATORS, *ABLATIONS, *ONE_CHANNEL}
-    others = [method for method in study.methods if method not in own]
+    """Subject and reference beside every method that is no part, ablation or control of the
+    subject.
+    """
+    roles = study.roles
+    first = (roles.base, roles.own)
+    inner = {*roles.inner, *roles.parts.values(), *roles.ablations, *first}
+    others = [method for method in study.methods if method not in inner]
     if not others:
         return None
     rows = []
-    for method in [m for m in study.methods if m in ("original", "desa")] + others:
+    for method in [m for m in study.methods if m in first] + others:
         values: dict[str, Value] = {"method": method_name(method)}
         values |= {
             o.column: macro_of(study, method, o.column) for o in (*EFFECTIVENESS, DEPTH_TOTAL)
         }
-        desa, depth = macro_of(study, "desa", "depth_total"), values["depth_total"]
-        if method != "desa" and desa is not None and isinstance(depth, float):
-            values["desa_reduction"] = reduction_pct(desa, depth)
+        own, depth = macro_of(study, roles.own, "depth_total"), values["depth_total"]
+        if method != roles.own and own is not None and isinstance(depth, float):
+            values["subject_reduction"] = reduction_pct(own, depth)
         rows.append(Row(values, {"method": method}))
+    name = method_name(roles.own)
     columns = (
         Column("method", "method"),
         *(outcome_column(outcome) for outcome in (*EFFECTIVENESS, DEPTH_TOTAL)),
         Column(
-            "desa_reduction",
-            "DESA reads less by %",
+            "subject_reduction",
+            f"{name} reads less by %",
             "{:.2f}",
-            help="1 − macro(DESA) / macro(method)",
+            help=f"1 − macro({name}) / macro(method)",
         ),
     )
     notes = [over(study), "total depth sums the depths of all rankings that a method reads"]
-    return Table("external", "External comparison", columns, rows, notes)
+    return Table("external", "External comparison", columns, rows, notes, about=study.about)
 
 
 def qudar_effects_table(study: Study, sampling: Sampling) -> Table | None:
-    """DESA against QuDAR: two effectiveness outcomes as one family, the two total-depth comparisons
-    as another.
+    """The subject against QuDAR: two effectiveness outcomes as one family, the two
+    total-depth comparisons as another.
     """
-    there = [method for method in QUDAR if study.complete("desa", method)]
+    own = study.roles.own
+    there = [method for method in QUDAR if method != own and study.complete(own, method)]
     rows: list[Row] = []
     depths = []
     for other in there:
         first: dict[str, Value] = {"comparator": method_name(other)}
-        found = paired_effects(study, "desa", other, (*EFFECTIVENESS, DEPTH_TOTAL), sampling)
+        found = paired_effects(study, own, other, (*EFFECTIVENESS, DEPTH_TOTAL), sampling)
         assert found is not None
-        rows += effect_rows([(first, {"comparator": other}, o, found[o]) for o in EFFECTIVENESS])
-        reduced = macro_reduction(study, "desa", other, "depth_total", sampling)
+        about: dict[str, object] = {"comparator": other}
+        tests = [(first, about, o, found[o]) for o in EFFECTIVENESS]
+        rows += effect_rows(tests, sampling.resamples)
+        reduced = macro_reduction(study, own, other, "depth_total", sampling)
         assert reduced is not None
         extra: dict[str, Value] = {**first, "reduction": reduced[0], "reduction_ci": reduced[1]}
         depths.append((extra, {"comparator": other}, DEPTH_TOTAL, found[DEPTH_TOTAL]))
     if not there:
         return None
     columns = (
-        Column("comparator", "DESA against"),
+        _against(study),
         Column("outcome", "outcome"),
         *EFFECT_COLUMNS,
         Column(
             "reduction",
             "reduction %",
             "{:.2f}",
-            help="of total depth: 1 − macro(DESA) / macro(QuDAR)",
+            help=f"of total depth: 1 − macro({method_name(own)}) / macro(QuDAR)",
         ),
         Column("reduction_ci", "its 95 % CI", "{:.2f}"),
     )
     notes = [over(study), *_shrunk(study, there)]
-    return Table("qudar_effects", "DESA against QuDAR", columns, rows + effect_rows(depths), notes)
+    title = f"{method_name(own)} against QuDAR"
+    rows += effect_rows(depths, sampling.resamples)
+    return Table("qudar_effects", title, columns, rows, notes)
 
 
 def _shrunk(study: Study, there: list[str]) -> list[str]:

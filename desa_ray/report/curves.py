@@ -1,5 +1,5 @@
-"""Curves over kappa and over corpus size: nDCG@10 effect and depth reduction against Original, with
-95 % intervals.
+"""Curves over kappa and over corpus size: nDCG@10 effect and depth reduction against the reference,
+with 95 % intervals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,8 @@ from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.cells import number_of
 from desa_ray.report.figures import Figure
-from desa_ray.report.names import CONSTRUCTIONS, NDCG, dataset_name, method_name
+from desa_ray.report.names import NDCG, dataset_name, method_name
+from desa_ray.report.results import main_methods
 from desa_ray.report.robustness import variations
 from desa_ray.report.study import Study, paired_values
 from desa_ray.report.svg import Scale, Svg, padded
@@ -28,30 +29,31 @@ class Point:
 
 
 def kappa_figure(study: Study, sampling: Sampling) -> Figure | None:
-    """Every main method at every kappa against Original at the same kappa."""
-    settings = [
-        setting for setting in study.varied("kappa") if study.pairs("desa", "original", setting)
-    ]
+    """Every main method at every kappa against the reference at the same kappa."""
+    own, base = study.roles.own, study.roles.base
+    settings = [s for s in study.varied("kappa") if own != base and study.pairs(own, base, s)]
     if len(settings) < 2:
         return None
     panels: list[dict[str, list[Point]]] = [{}, {}]
-    for method in [method for method in CONSTRUCTIONS if method != "original"]:
+    for method in [method for method in main_methods(study) if method != base]:
         for setting in settings:
-            pairs = study.pairs(method, "original", setting)
+            pairs = study.pairs(method, base, setting)
             if pairs:
                 found = _points(number_of(setting.kappa), list(pairs.values()), sampling)
                 for panel, point in zip(panels, found, strict=True):
                     panel.setdefault(method_name(method), []).append(point)
     caption = (
-        "Each method against Original at the same κ, macro; bars and bands are 95 % bootstrap"
-        " intervals."
+        f"Each method against {method_name(base)} at the same κ, macro; bars and bands are 95 %"
+        " bootstrap intervals."
     )
-    return Figure("kappa", "What κ changes", caption, _draw(panels, "κ", "What kappa changes"))
+    svg = _draw(panels, "κ", "What kappa changes", base)
+    return Figure("kappa", "What κ changes", caption, svg)
 
 
 def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
-    """DESA against Original on nested corpora, a curve per data set."""
-    found = variations(study, "corpus_docs")
+    """The subject against the reference on nested corpora, a curve per data set."""
+    own, base = study.roles.own, study.roles.base
+    found = variations(study, "corpus_docs") if own != base else {}
     if not found:
         return None
     panels: list[dict[str, list[Point]]] = [{}, {}]
@@ -61,9 +63,10 @@ def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
             for panel, point in zip(panels, points, strict=True):
                 panel.setdefault(dataset_name(dataset), []).append(point)
     caption = (
-        "DESA against Original on nested corpora; bars and bands are 95 % bootstrap intervals."
+        f"{method_name(own)} against {method_name(base)} on nested corpora; bars and bands are 95 %"
+        " bootstrap intervals."
     )
-    svg = _draw(panels, "documents", "What corpus size changes")
+    svg = _draw(panels, "documents", "What corpus size changes", base)
     return Figure("corpus_size", "What corpus size changes", caption, svg)
 
 
@@ -82,11 +85,11 @@ def _points(at: float, pairs: Sequence[tuple], sampling: Sampling) -> tuple[Poin
     )
 
 
-def _draw(panels: Sequence[Mapping[str, list[Point]]], x_title: str, title: str) -> Svg:
+def _draw(panels: Sequence[Mapping[str, list[Point]]], x_title: str, title: str, base: str) -> Svg:
     width, height, left, top, gap = 300, 240, 62, 40, 70
     names = list(panels[0])
     svg = Svg(left + 2 * width + gap + 20, top + height + 50 + 20 * -(-len(names) // 4), title)
-    heads = ("nDCG@10 − Original's", "total depth reduction %")
+    heads = (f"nDCG@10 − {method_name(base)}'s", "total depth reduction %")
     for place, (panel, head) in enumerate(zip(panels, heads, strict=True)):
         points = [point for curve in panel.values() for point in curve]
         ats = sorted({point.at for point in points})

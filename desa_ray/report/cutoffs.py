@@ -1,5 +1,5 @@
-"""Fixed cutoffs: what cutting both lists at L does to the judgment of DESA against Original
-(method.md section 7).
+"""Fixed cutoffs: what cutting both lists at L does to the judgment of a method against
+the reference (method.md section 7).
 
 Shares count query-draws within each data set, then are averaged over data sets.
 """
@@ -13,7 +13,7 @@ from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.draws import has, paired_draws
 from desa_ray.report.gain import LINEAR_COLUMN
-from desa_ray.report.names import EFFECTIVENESS, NDCG, Outcome
+from desa_ray.report.names import EFFECTIVENESS, NDCG, Outcome, method_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
@@ -38,22 +38,27 @@ class Transitions:
         return float(self.matrix[0, 2] + self.matrix[2, 0])
 
 
-def cutoff_lengths(study: Study) -> list[int]:
-    """The cutoffs L that all DESA and Original cells recorded."""
-    if not has(study, ("desa", "original"), CUTOFFS):
+def cutoff_lengths(study: Study, method: str | None = None) -> list[int]:
+    """The cutoffs L that all cells of a method (the subject) and of the reference recorded."""
+    both = (method or study.roles.own, study.roles.base)
+    if not has(study, both, CUTOFFS):
         return []
-    cells = [
-        study.cell(dataset, method) for dataset in study.datasets for method in ("desa", "original")
-    ]
+    cells = [study.cell(dataset, one) for dataset in study.datasets for one in both]
     lengths = [set(cell.records["cutoffs"].explode().drop_nulls()) for cell in cells if cell]
     return sorted(set.intersection(*lengths))
 
 
-def transitions(study: Study, outcome: Outcome, length: int) -> Transitions:
-    """DESA against Original under the cutoff `length` (rows) and on complete lists (columns)."""
+def transitions(
+    study: Study, outcome: Outcome, length: int, method: str | None = None
+) -> Transitions:
+    """A method (the subject) against the reference under the cutoff `length` (rows) and on complete
+    lists (columns).
+    """
     matrices = []
     for dataset in study.datasets:
-        pairs = paired_draws(study, dataset).with_columns(
+        cut = f"cut_{outcome.column}"
+        columns = ("cutoffs", cut, outcome.column, LINEAR_COLUMN)
+        pairs = paired_draws(study, dataset, method or study.roles.own, columns).with_columns(
             _at(f"cut_{outcome.column}", length), _at(f"cut_{outcome.column}", length, "_original")
         )
         pairs = pairs.drop_nulls([outcome.column, f"cut_{outcome.column}"])
@@ -79,23 +84,16 @@ def _labels(pairs: pl.DataFrame, column: str) -> np.ndarray:
 
 
 def cutoff_tables(study: Study) -> list[Table]:
-    lengths = cutoff_lengths(study)
+    """The subject's changed judgments and transitions, and every method's changed judgments."""
+    own = study.roles.own
+    lengths = cutoff_lengths(study) if own != study.roles.base else []
     if not lengths:
         return []
     rows, cells = [], []
     for length in lengths:
-        same = []
-        for dataset in study.datasets:
-            desa = study.cell(dataset, "desa")
-            assert desa
-            same.append(100 * desa.records.select(_at("cut_same_top", length).mean()).item())
-        values: dict[str, Value] = {"length": length, "same_top": macro(same)}
+        rows.append(Row(_changes(study, own, length), {"length": length}))
         for outcome in EFFECTIVENESS:
             found = transitions(study, outcome, length)
-            values |= {
-                f"{outcome.column}_change": found.change,
-                f"{outcome.column}_reversal": found.reversal,
-            }
             for fixed, shares in zip(LABELS, found.matrix.tolist(), strict=True):
                 shown: dict[str, Value] = {
                     "length": length,
@@ -104,7 +102,56 @@ def cutoff_tables(study: Study) -> list[Table]:
                 }
                 about = {"length": length, "outcome": outcome.column, "fixed": fixed}
                 cells.append(Row(shown | dict(zip(LABELS, shares, strict=True)), about))
-        rows.append(Row(values, {"length": length}))
+    each = "each query-draw once with both lists cut at L, once complete; macro shares"
+    names = f"{method_name(own)} against {method_name(study.roles.base)}"
+    note = f"{names}, {each}"
+    first = (
+        Column("length", "L", "{:d}"),
+        Column("outcome", "outcome"),
+        Column("fixed", "under L"),
+    )
+    onward = tuple(Column(label, f"complete: {label} %", "{:.2f}") for label in LABELS)
+    tables = [
+        Table("cutoffs", "Fixed cutoffs", _columns(), rows, [note]),
+        Table(
+            "transitions",
+            "Fixed cutoffs: transitions",
+            (*first, *onward),
+            cells,
+            [note],
+            detail=True,
+        ),
+    ]
+    methods = [m for m in study.two_channels if m != study.roles.base]
+    by_method = []
+    for method in methods:
+        for length in cutoff_lengths(study, method):
+            values = {"method": method_name(method), **_changes(study, method, length)}
+            by_method.append(Row(values, {"method": method, "length": length}))
+    if len({row.about["method"] for row in by_method}) > 1:
+        columns = (Column("method", "method"), *_columns())
+        note = f"each against {method_name(study.roles.base)}, {each}"
+        title = "Fixed cutoffs, every method"
+        tables.append(Table("cutoffs_by_method", title, columns, by_method, [note], detail=True))
+    return tables
+
+
+def _changes(study: Study, method: str, length: int) -> dict[str, Value]:
+    """One row: how often the top K is exact, and how often a judgment changes or is reversed."""
+    same = []
+    for dataset in study.datasets:
+        cell = study.cell(dataset, method)
+        assert cell
+        same.append(100 * cell.records.select(_at("cut_same_top", length).mean()).item())
+    values: dict[str, Value] = {"length": length, "same_top": macro(same)}
+    for outcome in EFFECTIVENESS:
+        found = transitions(study, outcome, length, method)
+        values[f"{outcome.column}_change"] = found.change
+        values[f"{outcome.column}_reversal"] = found.reversal
+    return values
+
+
+def _columns() -> list[Column]:
     columns = [
         Column("length", "L", "{:d}"),
         Column(
@@ -129,24 +176,4 @@ def cutoff_tables(study: Study) -> list[Table]:
                 help="gain against loss",
             ),
         ]
-    note = (
-        "DESA against Original, each query-draw once with both lists cut at L, once complete; macro"
-        " shares"
-    )
-    first = (
-        Column("length", "L", "{:d}"),
-        Column("outcome", "outcome"),
-        Column("fixed", "under L"),
-    )
-    onward = tuple(Column(label, f"complete: {label} %", "{:.2f}") for label in LABELS)
-    return [
-        Table("cutoffs", "Fixed cutoffs", columns, rows, [note]),
-        Table(
-            "transitions",
-            "Fixed cutoffs: transitions",
-            (*first, *onward),
-            cells,
-            [note],
-            detail=True,
-        ),
-    ]
+    return columns

@@ -1,4 +1,4 @@
-"""Query-draws of DESA beside Original's, for diagnostics that are not averaged over draws first.
+"""Query-draws of a method beside the reference's, for what is not averaged over draws first.
 
 A record column that a run did not write leaves the tables that need it out; the report says so.
 """
@@ -16,11 +16,20 @@ def has(study: Study, methods: Sequence[str], columns: Sequence[str]) -> bool:
     return bool(cells) and all(cell and set(columns) <= set(cell.records.columns) for cell in cells)
 
 
-def paired_draws(study: Study, dataset: str) -> pl.DataFrame:
-    """DESA's query-draws beside Original's only draw, whose columns end in `_original`."""
-    own, original = study.cell(dataset, "desa"), study.cell(dataset, "original")
+def paired_draws(study: Study, dataset: str, method: str, columns: Sequence[str]) -> pl.DataFrame:
+    """A method's query-draws beside the reference's, whose columns end in `_original`: ids, draws
+    and these columns, as far as they are there.
+
+    A reference without generated text has one draw, which stands beside all of the method's; else
+    equal draws stand together.
+    """
+    own, original = study.cell(dataset, method), study.cell(dataset, study.roles.base)
     assert own
     assert original
-    return own.records.join(
-        original.records, on="query_id", suffix="_original", maintain_order="left"
+    keys = ["query_id"] if original.draws == 1 else ["query_id", "draw"]
+    wanted = ("query_id", "draw", *columns)
+    first, second = (
+        cell.records.select(name for name in wanted if name in cell.records.columns)
+        for cell in (own, original)
     )
+    return first.join(second, on=keys, suffix="_original", maintain_order="left")

@@ -5,7 +5,9 @@ family they belong to.
 from collections.abc import Sequence
 
 import numpy as np
+import polars as pl
 
+from desa_ray.core.statistics.families import holm_can_reject
 from desa_ray.core.statistics.inference import Paired, holm, paired_outcomes
 from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
@@ -42,6 +44,13 @@ def paired_effects(
     return {outcome: found[outcome] for outcome in outcomes}
 
 
+HOLM = Column("p_holm", "p (Holm)", "{:.4f}", help="adjusted within its family")
+MAX_T = Column(
+    "p_max_t", "p (max-T)", "{:.4f}", help="step-down max-T within its family, signs shared by all"
+)
+THESE_DATASETS = (
+    "intervals and p of a macro are about these data sets: queries are sampled, data sets are not"
+)
 EFFECT_COLUMNS = (
     Column(
         "effect",
@@ -51,7 +60,7 @@ EFFECT_COLUMNS = (
     ),
     Column("ci", "95 % CI", "{:.5f}", help="percentile interval of stratified bootstrap samples"),
     Column("p", "p", "{:.4f}", help="two-sided, stratified paired sign flips"),
-    Column("p_holm", "p (Holm)", "{:.4f}", help="adjusted within its family"),
+    HOLM,
     Column("wins", "wins", "{:d}", help="queries where the first method is better"),
     Column("ties", "ties", "{:d}"),
     Column("losses", "losses", "{:d}"),
@@ -65,18 +74,24 @@ EFFECT_COLUMNS = (
         "detectable",
         "detectable",
         "{:.5f}",
-        help="smallest effect found with probability 0.8 at level 0.05",
+        help="MDE: (z.975 + z.80) standard errors of the query differences, the smallest effect"
+        " found with probability 0.8 at level 0.05",
     ),
 )
 
 
 def effect_rows(
     family: Sequence[tuple[dict[str, Value], dict[str, object], Outcome, Paired]],
+    resamples: int,
 ) -> list[Row]:
     """The rows of one Holm family; each member brings its first columns, what it is about, its
     outcome and test.
+
+    No p is adjusted where the resamples are too few for the family to reject anything.
     """
-    adjusted = holm([paired.p for _, _, _, paired in family])
+    adjusted: list[float] | list[None] = [None] * len(family)
+    if holm_can_reject(len(family), resamples):
+        adjusted = holm([paired.p for _, _, _, paired in family])
     return [
         Row(
             {
@@ -97,6 +112,48 @@ def effect_rows(
         )
         for (first, about, outcome, paired), p_holm in zip(family, adjusted, strict=True)
     ]
+
+
+def too_few(hypotheses: int, resamples: int) -> list[str]:
+    """What to know where a family is too large for its resamples."""
+    if holm_can_reject(hypotheses, resamples):
+        return []
+    needed = 20 * hypotheses - 1
+    what = f"{resamples} resamples cannot reject one of {hypotheses} hypotheses at 0.05"
+    return [f"no p (Holm): {what}, {needed} could (resamples={needed})"]
+
+
+def family_differences(
+    study: Study, pairs: Sequence[tuple[str, str]], outcomes: Sequence[Outcome]
+) -> list[np.ndarray]:
+    """Differences of several pairs query by query, float64 [Q, pairs * outcomes] a data set; NaN
+    where a query has no value.
+    """
+    strata = []
+    for dataset in study.datasets:
+        queries = pl.DataFrame({"query_id": []}, schema={"query_id": pl.String})
+        frames = []
+        for place, (own, other) in enumerate(pairs):
+            first, second = study.cell(dataset, own), study.cell(dataset, other)
+            assert first
+            assert second
+            names = [outcome.column for outcome in outcomes]
+            both = first.means.select("query_id", *names).join(
+                second.means.select("query_id", *names), on="query_id", suffix="_other"
+            )
+            change = [
+                (outcome.sign * (pl.col(outcome.column) - pl.col(f"{outcome.column}_other"))).alias(
+                    f"{place} {outcome.column}"
+                )
+                for outcome in outcomes
+            ]
+            frames.append(both.select("query_id", *change))
+        together = frames[0] if frames else queries
+        for frame in frames[1:]:
+            together = together.join(frame, on="query_id", how="full", coalesce=True)
+        values = together.sort("query_id").drop("query_id")
+        strata.append(values.fill_null(float("nan")).to_numpy())
+    return strata
 
 
 def macro_reduction(

@@ -7,7 +7,9 @@ from desa_ray.report.cells import Cell
 from desa_ray.report.table import Column, Value
 
 FALLBACKS = (
-    Column("fallback", "fallback % of query-draws", "{:.2f}", help="that fell back to Original"),
+    Column(
+        "fallback", "fallback % of query-draws", "{:.2f}", help="that fell back to the query alone"
+    ),
     Column(
         "fallback_queries", "fallback % of queries", "{:.2f}", help="with a draw that fell back"
     ),

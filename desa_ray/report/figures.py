@@ -70,8 +70,9 @@ def transition_figure(study: Study) -> Figure | None:
                     "hit",
                     f"L = {length}: {fixed}; complete: {complete}: {share:.2f} %",
                 )
+    names = f"{method_name(study.roles.own)} against {method_name(study.roles.base)}"
     caption = (
-        f"DESA against Original, every query-draw judged once with lists cut at L = {length} and"
+        f"{names}, every query-draw judged once with lists cut at L = {length} and"
         " once on complete lists; macro percent. Off the diagonal the cutoff changed the judgment;"
         " red cells turn a gain into a loss or back."
     )
@@ -81,7 +82,7 @@ def transition_figure(study: Study) -> Figure | None:
 def mechanism_figure(study: Study) -> Figure | None:
     """Box plots of dense angle and sparse turnover by data set."""
     shown = ("dense_angle_deg", "turnover")
-    if not has_mechanism(study) or not study.complete("original"):
+    if not has_mechanism(study) or not study.complete(study.roles.base):
         return None
     row, left, width, top = 34, 110, 270, 40
     svg = Svg(
@@ -217,19 +218,20 @@ def _label(svg: Svg, x: float, y: float, text: str, css: str, taken: list[Box]) 
 
 
 def difference_figure(study: Study, other: str) -> Figure | None:
-    """Every query's nDCG@10 difference between DESA and another method, sorted, a panel
+    """Every query's nDCG@10 difference between the subject and another method, sorted, a panel
     per data set.
     """
-    pairs = study.pairs("desa", other)
-    if pairs is None:
+    pairs = study.pairs(study.roles.own, other)
+    if pairs is None or other == study.roles.own:
         return None
+    name = method_name(study.roles.own)
     columns = 1 if len(pairs) == 1 else 2
     width, height, left, top = (600 if columns == 1 else 300), 130, 60, 44
     rows = -(-len(pairs) // columns)
     svg = Svg(
         columns * (left + width + 20),
         rows * (height + top + 10) + 20,
-        f"DESA − {method_name(other)} by query",
+        f"{name} − {method_name(other)} by query",
     )
     for place, (dataset, (own, base)) in enumerate(pairs.items()):
         x0 = left + place % columns * (left + width + 20)
@@ -267,18 +269,17 @@ def difference_figure(study: Study, other: str) -> Figure | None:
                 )
         svg.line(x0, y(0), x0 + width, y(0), "axis")
     caption = (
-        "One bar per query with a difference: draw-averaged nDCG@10 of DESA minus"
+        "One bar per query with a difference: draw-averaged nDCG@10 of "
+        f"{name} minus"
         f" {method_name(other)}'s, sorted; ties are the gap in the middle."
     )
     return Figure(
-        f"differences_{other}", f"DESA against {method_name(other)}, query by query", caption, svg
+        f"differences_{other}", f"{name} against {method_name(other)}, query by query", caption, svg
     )
 
 
 FIGURES: tuple[Callable[[Study], Figure | None], ...] = (
     pareto_figure,
-    lambda study: difference_figure(study, "original"),
-    lambda study: difference_figure(study, "shared"),
     transition_figure,
     mechanism_figure,
 )

@@ -128,12 +128,17 @@ def _files(path: Path) -> list[Path]:
             where=str(path),
             hint="name records.parquet or a folder",
         )
-    found = sorted(path.rglob(FILE))
+    found = sorted(path.rglob(FILE), key=lambda file: _counted(file.relative_to(path)))
     if not found:
         raise DesaError(
             f"no {FILE} below it", where=str(path), hint="name the output folder of a run or sweep"
         )
     return found
+
+
+def _counted(path: Path) -> list[tuple[int, str]]:
+    """To sort by: cell 2 of a sweep before cell 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in path.parts]
 
 
 def _read(file: Path, source: str) -> pl.DataFrame:

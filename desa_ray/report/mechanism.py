@@ -10,7 +10,7 @@ import polars as pl
 
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.report.draws import has
-from desa_ray.report.names import dataset_name
+from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
@@ -27,18 +27,22 @@ NO_RELEVANT = (
 NEEDED = (*DIAGNOSTICS, "support_retained")
 
 
-def has_mechanism(study: Study) -> bool:
-    """Whether every data set has DESA's diagnostics."""
-    return has(study, ("desa",), NEEDED)
+def has_mechanism(study: Study, method: str | None = None) -> bool:
+    """Whether every data set has a method's (the subject's) diagnostics, any of them known."""
+    method = method or study.roles.own
+    if not has(study, (method,), NEEDED):
+        return False
+    cells = [study.cell(dataset, method) for dataset in study.datasets]
+    return any(cell.records[name].count() for cell in cells if cell for name in NEEDED)
 
 
-def mechanism_draws(study: Study, dataset: str) -> pl.DataFrame:
-    """DESA's query-draws without fallbacks, with turnover and support retained in percent, a
-    missing RR change as 0, and `no_relevant`, whether it was missing.
+def mechanism_draws(study: Study, dataset: str, method: str | None = None) -> pl.DataFrame:
+    """A method's (the subject's) query-draws without fallbacks, with turnover and support retained
+    in percent, a missing RR change as 0, and `no_relevant`, whether it was missing.
     """
-    desa = study.cell(dataset, "desa")
-    assert desa
-    return desa.records.filter(~pl.col("fallback")).with_columns(
+    cell = study.cell(dataset, method or study.roles.own)
+    assert cell
+    return cell.records.filter(~pl.col("fallback")).with_columns(
         pl.col("turnover", "support_retained") * 100,
         pl.col("rr_change").fill_null(0.0),
         no_relevant=pl.col("rr_change").is_null(),
@@ -46,14 +50,35 @@ def mechanism_draws(study: Study, dataset: str) -> pl.DataFrame:
 
 
 def mechanism_table(study: Study) -> Table | None:
-    """Means, extremes and counts for each data set, and their macro."""
+    """The subject's means, extremes and counts for each data set, and their macro."""
     if not has_mechanism(study):
         return None
+    rows = mechanism_rows(study, study.roles.own)
+    return Table("mechanism", "What the operators did", _columns(), rows)
+
+
+def mechanism_by_method_table(study: Study) -> Table | None:
+    """The same for every method that has diagnostics, where there are several."""
+    methods = [m for m in study.methods if m != study.roles.base and has_mechanism(study, m)]
+    if len(methods) < 2:
+        return None
+    rows = []
+    for method in methods:
+        for row in mechanism_rows(study, method):
+            values = {"method": method_name(method), **row.values}
+            rows.append(Row(values, {"method": method, **row.about}))
+    columns = (Column("method", "method"), *_columns())
+    title = "What the operators did, every method"
+    return Table("mechanism_by_method", title, columns, rows, detail=True)
+
+
+def mechanism_rows(study: Study, method: str) -> list[Row]:
+    """A method's rows: a data set each, then the macro where there are several."""
     rows: list[Row] = []
     means: list[dict[str, float | None]] = []
     frames: list[pl.DataFrame] = []
     for dataset in study.datasets:
-        draws = mechanism_draws(study, dataset)
+        draws = mechanism_draws(study, dataset, method)
         by_query = draws.group_by("query_id", maintain_order=True).agg(pl.col(NEEDED).mean())
         mean = by_query.select(pl.col(NEEDED).mean()).row(0, named=True)
         means.append(mean)
@@ -61,9 +86,13 @@ def mechanism_table(study: Study) -> Table | None:
         rows.append(_mechanism_row({"dataset": dataset}, dataset_name(dataset), mean, [draws]))
     if len(rows) > 1:
         rows.append(_mechanism_row({"macro": True}, "macro", _average(means), frames))
+    return rows
+
+
+def _columns() -> tuple[Column, ...]:
     titles = DIAGNOSTICS.items()
     forms = {key: "{:.4f}" if key == "rr_change" else "{:.2f}" for key in DIAGNOSTICS}
-    columns = (
+    return (
         Column("dataset", "data set"),
         *(Column(key, title, forms[key]) for key, title in titles),
         Column("support_retained", "support retained (%)", "{:.4f}"),
@@ -72,7 +101,6 @@ def mechanism_table(study: Study) -> Table | None:
         Column("pairs", "query-draws", "{:d}", help="without fallbacks"),
         Column("no_relevant", "without relevant", "{:d}", help=NO_RELEVANT),
     )
-    return Table("mechanism", "What the operators did", columns, rows)
 
 
 def _average(means: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:

@@ -1,8 +1,9 @@
 """How what the operators did relates to what they gained: quarters and rank correlations
 (method.md section 9).
 
-The dense angle stands against the outcomes of dense_only, turnover and relevant RR change against
-those of sparse_only: each operator alone, against Original. Draws are averaged within a query
+The dense angle stands against the outcomes of the subject's dense part alone, turnover and relevant
+RR change against those of its sparse part alone (the subject's own outcomes where no part is
+named), each against the reference. Draws are averaged within a query
 first; draws that fell back to the original query are left out.
 """
 
@@ -13,8 +14,14 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.statistics.aggregate import macro, quarters, spearman
+from desa_ray.core.statistics.correlation import (
+    mean_interval,
+    pooled_interval,
+    spearman_interval,
+)
+from desa_ray.report.draws import paired_draws
 from desa_ray.report.mechanism import DIAGNOSTICS, has_mechanism, mechanism_draws
-from desa_ray.report.names import dataset_name
+from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
@@ -30,7 +37,7 @@ class Relation:
     outcome: str
 
 
-ALONE = {"dense_angle_deg": "dense_only", "turnover": "sparse_only", "rr_change": "sparse_only"}
+KINDS = {"dense_angle_deg": "dense", "turnover": "sparse", "rr_change": "sparse"}
 RELATIONS = (
     Relation("rr_change_vs_sparse_only_ndcg_gain", "rr_change", "ndcg_gain"),
     Relation("turnover_vs_sparse_only_ndcg_gain", "turnover", "ndcg_gain"),
@@ -46,21 +53,25 @@ OUTCOME_TITLES = {
 }
 
 
+def alone(study: Study, diagnostic: str) -> str:
+    """The method whose outcomes stand beside a diagnostic."""
+    return study.roles.parts.get(KINDS[diagnostic], study.roles.own)
+
+
 def operator_draws(study: Study, dataset: str, diagnostic: str) -> pl.DataFrame:
     """One row per query-draw: the diagnostic and the outcomes of its operator alone.
 
     Returns:
         Columns `query_id`, `draw`, the diagnostic (turnover in percent, a missing RR change as 0),
-        and `OUTCOMES` over Original: differences of nDCG@10 and Recall@20, reductions of each depth
-        in percent of Original's (0 where that is 0). Fallbacks are left out.
+        and `OUTCOMES` over the reference: differences of nDCG@10 and Recall@20, reductions of
+        each depth in percent of the reference's (0 where that is 0). Fallbacks are left out.
     """
-    original, alone = study.cell(dataset, "original"), study.cell(dataset, ALONE[diagnostic])
-    assert original
-    assert alone
+    method = alone(study, diagnostic)
+    assert study.cell(dataset, method)
+    assert study.cell(dataset, study.roles.base)
     drivers = mechanism_draws(study, dataset).select("query_id", "draw", diagnostic)
-    both = alone.records.filter(~pl.col("fallback")).join(
-        original.records, on="query_id", suffix="_original", maintain_order="left"
-    )
+    needed = ("fallback", "ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse")
+    both = paired_draws(study, dataset, method, needed).filter(~pl.col("fallback"))
     outcomes = both.select(
         "query_id",
         "draw",
@@ -105,7 +116,12 @@ def quarter_rows(means: pl.DataFrame, diagnostic: str) -> list[dict[str, float]]
 
 
 def _ready(study: Study, diagnostic: str) -> bool:
-    return has_mechanism(study) and study.complete("original", ALONE[diagnostic])
+    roles = study.roles
+    return (
+        roles.base != roles.own
+        and has_mechanism(study)
+        and study.complete(roles.base, alone(study, diagnostic))
+    )
 
 
 def quartiles_tables(study: Study) -> list[Table]:
@@ -127,9 +143,9 @@ def quartiles_tables(study: Study) -> list[Table]:
     tables = []
     title = "Gains of one operator alone by quarter of its diagnostic"
     if macros:
-        tables.append(Table("mechanism_quartiles", title, _quarter_columns(), macros))
+        tables.append(Table("mechanism_quartiles", title, _quarter_columns(study), macros))
     if len(study.datasets) > 1 and by_dataset:
-        columns = (Column("dataset", "data set"), *_quarter_columns())
+        columns = (Column("dataset", "data set"), *_quarter_columns(study))
         name = "mechanism_quartiles_by_dataset"
         tables.append(Table(name, f"{title}, each data set", columns, by_dataset))
     return tables
@@ -153,75 +169,89 @@ def _quarter_row(
     return Row({**label, **found}, {**about, "quartile": found["quarter"]})
 
 
-def _quarter_columns() -> tuple[Column, ...]:
+def _quarter_columns(study: Study) -> tuple[Column, ...]:
+    base = f"over {method_name(study.roles.base)}"
     rank = "within each data set, by average rank of the queries' means; 1 holds the smallest"
     return (
         Column("diagnostic", "diagnostic"),
         Column("quarter", "quarter", "{:d}", help=rank),
         Column("mean", "its mean", "{:.4f}"),
-        Column("ndcg_gain", OUTCOME_TITLES["ndcg_gain"], "{:+.4f}", help="over Original"),
-        Column("recall_gain", OUTCOME_TITLES["recall_gain"], "{:+.4f}", help="over Original"),
+        Column("ndcg_gain", OUTCOME_TITLES["ndcg_gain"], "{:+.4f}", help=base),
+        Column("recall_gain", OUTCOME_TITLES["recall_gain"], "{:+.4f}", help=base),
         Column("dense_reduction", OUTCOME_TITLES["dense_reduction"], "{:.2f}"),
         Column("sparse_reduction", OUTCOME_TITLES["sparse_reduction"], "{:.2f}"),
         Column("queries", "queries", "{:d}"),
     )
 
 
-def correlations_tables(study: Study) -> list[Table]:
-    """Spearman within each data set over query means, their mean, and the pooled value beside."""
+def correlations_tables(study: Study, seed: int = 0) -> list[Table]:
+    """Spearman within each data set over query means, their mean, and the pooled value beside, each
+    with a 95 % interval.
+    """
     macros, by_dataset, constant = [], [], []
     for relation in RELATIONS:
         if not _ready(study, relation.diagnostic):
             continue
-        label = _relation_label(relation)
-        coefficients, pooled = [], []
+        label = _relation_label(study, relation)
+        coefficients, sizes, pooled = [], [], []
         for dataset in study.datasets:
             draws = operator_draws(study, dataset, relation.diagnostic)
             means = query_means(draws, relation.diagnostic)
             found, queries = spearman(means[relation.diagnostic], means[relation.outcome])
-            pooled.append(draws.select(relation.diagnostic, relation.outcome))
+            pooled.append(draws.select("query_id", relation.diagnostic, relation.outcome))
             about = {"correlation": relation.name, "dataset": dataset}
             values: dict[str, Value] = {"dataset": dataset_name(dataset), **label}
             if np.isnan(found):
                 constant.append(f"{dataset} ({relation.name})")
-                found = None
+                found = ends = None
             else:
                 coefficients.append(found)
-            by_dataset.append(Row({**values, "spearman": found, "queries": queries}, about))
+                sizes.append(queries)
+                ends = spearman_interval(found, queries)
+            values |= {"spearman": found, "ci": ends, "queries": queries}
+            by_dataset.append(Row(values, about))
         draws = pl.concat(pooled)
         over_draws, pairs = spearman(draws[relation.diagnostic], draws[relation.outcome])
         values = {
             **label,
             "spearman": macro(coefficients) if coefficients else None,
+            "ci": mean_interval(coefficients, sizes),
             "pooled": None if np.isnan(over_draws) else over_draws,
+            "pooled_ci": pooled_interval(pooled, relation.diagnostic, relation.outcome, seed),
             "datasets": len(coefficients),
             "pairs": pairs,
         }
         macros.append(Row(values, {"correlation": relation.name}))
     if not macros:
         return []
-    notes = ["gains and reductions of the operator alone, over Original"]
+    notes = [f"gains and reductions of the operator alone, over {method_name(study.roles.base)}"]
     if constant:
         notes.append(f"a value that never changes has no correlation: {', '.join(constant)}")
     head = (Column("diagnostic", "diagnostic"), Column("against", "against"))
     columns = (
         *head,
         Column("spearman", "Spearman", "{:+.4f}", help="mean of the data sets, over query means"),
+        Column("ci", "95 % CI", "{:+.4f}", help="Bonett and Wright's errors, data sets combined"),
         Column("pooled", "pooled", "{:+.4f}", help="over all query-draws together"),
+        Column("pooled_ci", "its 95 % CI", "{:+.4f}", help="bootstrap of queries with their draws"),
         Column("datasets", "data sets", "{:d}"),
         Column("pairs", "query-draws", "{:d}"),
     )
     tables = [Table("correlations", "Diagnostics and outcomes", columns, macros, notes)]
     if len(study.datasets) > 1:
-        own = (Column("spearman", "Spearman", "{:+.4f}"), Column("queries", "queries", "{:d}"))
+        own = (
+            Column("spearman", "Spearman", "{:+.4f}"),
+            Column("ci", "95 % CI", "{:+.4f}", help="Fisher's, with Bonett and Wright's errors"),
+            Column("queries", "queries", "{:d}"),
+        )
         columns = (Column("dataset", "data set"), *head, *own)
         title = "Diagnostics and outcomes, each data set"
         tables.append(Table("correlations_by_dataset", title, columns, by_dataset))
     return tables
 
 
-def _relation_label(relation: Relation) -> dict[str, Value]:
-    method = "Dense only" if ALONE[relation.diagnostic] == "dense_only" else "Sparse only"
+def _relation_label(study: Study, relation: Relation) -> dict[str, Value]:
+    method = method_name(alone(study, relation.diagnostic))
     return {
         "diagnostic": DIAGNOSTICS[relation.diagnostic],
         "against": f"{method}'s {OUTCOME_TITLES[relation.outcome]}",

@@ -1,13 +1,13 @@
-"""What DESA's four outcomes say together: better in all, worse in all, or mixed (the authors' rule,
-method.md section 10).
+"""What the subject's four outcomes say together: better in all, worse in all, or mixed (the
+authors' rule, method.md section 10).
 
 An outcome is better where the 95 % interval of its favourable difference (for depths: the other's
-less DESA's) lies above 0, worse where it lies below, and open where it holds 0.
+less the subject's) lies above 0, worse where it lies below, and open where it holds 0.
 """
 
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.comparisons import primary_tests_table
-from desa_ray.report.names import PRIMARY
+from desa_ray.report.names import PRIMARY, method_name
 from desa_ray.report.results import over
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
@@ -35,7 +35,7 @@ def outcome_labels_table(study: Study, sampling: Sampling) -> Table | None:
         values |= {label: labels.count(label) for label in (BETTER, WORSE)}
         rows.append(Row(values, {"comparator": comparator}))
     columns = (
-        Column("comparator", "DESA against"),
+        Column("comparator", f"{method_name(study.roles.own)} against"),
         *(Column(outcome.column, outcome.title) for outcome in PRIMARY),
         Column("together", "together"),
         Column(BETTER, "outcomes better", "{:d}"),

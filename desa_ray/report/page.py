@@ -101,8 +101,9 @@ def _table(table: Table, *, flags: bool = False) -> str:
         lines[bool(row.about.get("pattern") or row.about.get("macro"))].append(f"<tr>{line}</tr>")
     foot = f"<tfoot>{''.join(lines[True])}</tfoot>" if lines[True] else ""
     notes = "".join(f"<p>{html(note)}</p>" for note in table.notes)
+    about = f"<p>{html(table.about)}</p>" if table.about else ""
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{html(table.title)}">'
+        f'{about}<div class="scroll" tabindex="0" role="region" aria-label="{html(table.title)}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines[False])}</tbody>{foot}</table></div>{notes}"
     )
 

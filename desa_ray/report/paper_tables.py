@@ -14,13 +14,13 @@ from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.calibrated import calibrated_table
 from desa_ray.report.names import (
-    CONSTRUCTIONS,
     EFFECTIVENESS,
     PRIMARY,
     dataset_name,
     method_name,
 )
 from desa_ray.report.outcome_labels import outcome_labels_table
+from desa_ray.report.paper import CONSTRUCTIONS
 from desa_ray.report.results import DEPTHS, PCT, gain, outcome_column, over, reduction
 from desa_ray.report.study import Study, paired_values
 from desa_ray.report.table import Column, Row, Table, Value

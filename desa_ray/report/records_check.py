@@ -20,6 +20,7 @@ from desa_ray.files import sha256_file
 
 TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
 TEXT_OR_NONE = ("generator", "encoder")
+FURTHER_TEXT = ("settings",)
 WHOLE = ("k", "corpus_docs", "draw")
 WHOLE_OR_NONE = ("n_refs", "depth_dense", "depth_sparse", "depth_total", "sparse_support")
 TRUTH_OR_NONE = ("dense_exhausted", "sparse_exhausted")
@@ -51,7 +52,10 @@ MOST = 10**12
 NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
 
 _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
-    **{name: ("text", lambda kind: kind == pl.String) for name in (*TEXT, *TEXT_OR_NONE)},
+    **{
+        name: ("text", lambda kind: kind == pl.String)
+        for name in (*TEXT, *TEXT_OR_NONE, *FURTHER_TEXT)
+    },
     **{
         # Narrower or unsigned ones would overflow when they are subtracted.
         name: ("whole numbers (Int32 or Int64)", lambda kind: kind in (pl.Int32, pl.Int64))

@@ -17,7 +17,8 @@ LATEX = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
 def rich_table(table: Table) -> PlainTable:
     """For a terminal: best values bold, second ones underlined."""
     notes = "\n".join(map(printable, table.notes))
-    found = PlainTable(title=table.title, title_justify="left", title_style="bold", caption=notes)
+    title = f"{table.title}: {table.about}" if table.about else table.title
+    found = PlainTable(title=title, title_justify="left", title_style="bold", caption=notes)
     found.caption_justify = "left"
     for column in table.columns:
         found.add_column(column.title, justify="right" if column.form else "left", overflow="fold")
@@ -32,7 +33,8 @@ def markdown_table(table: Table) -> str:
     """A GitHub table with its title as heading: best values bold, second ones italic."""
     head = [markdown(column.title) for column in table.columns]
     rule = ["--:" if column.form else ":--" for column in table.columns]
-    lines = [f"## {markdown(table.title)}", "", piped(head), piped(rule)]
+    about = [markdown(table.about), ""] if table.about else []
+    lines = [f"## {markdown(table.title)}", "", *about, piped(head), piped(rule)]
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
         lines.append(
             piped([MARKDOWN[m].format(markdown(c)) for c, m in zip(cells, marks, strict=True)])
@@ -55,7 +57,7 @@ def latex_table(table: Table) -> str:
     for cells, marks in zip(table.shown(), table.marks(), strict=True):
         marked = zip(cells, marks, strict=True)
         body.append(_latex_row([LATEX[mark].format(latex(cell)) for cell, mark in marked]))
-    caption = ". ".join(latex(part) for part in (table.title, *table.notes))
+    caption = ". ".join(latex(part) for part in (table.title, table.about, *table.notes) if part)
     return "\n".join(
         [
             r"\begin{table}[t]",

@@ -2,10 +2,11 @@
 1, 2 and 6a).
 """
 
+from collections.abc import Sequence
+
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct, reduction_pct
 from desa_ray.report.fallbacks import FALLBACKS, fallback_values
 from desa_ray.report.names import (
-    CONSTRUCTIONS,
     DEPTH_DENSE,
     DEPTH_SPARSE,
     NDCG,
@@ -15,6 +16,7 @@ from desa_ray.report.names import (
     dataset_name,
     method_name,
 )
+from desa_ray.report.paper import CONSTRUCTIONS
 from desa_ray.report.study import Setting, Study, paired_values
 from desa_ray.report.table import Column, Row, Table, Value
 
@@ -52,8 +54,8 @@ def macro_of(
 
 
 def both_shallower_pct(study: Study, method: str) -> float | None:
-    """Macro share of queries whose draw-averaged depths are both below Original's."""
-    pairs = study.pairs(method, "original")
+    """Macro share of queries whose draw-averaged depths are both below the reference's."""
+    pairs = study.pairs(method, study.roles.base)
     if pairs is None or any(
         own.mean(column) is None for own, _ in pairs.values() for column in DEPTHS
     ):
@@ -71,62 +73,49 @@ def over(study: Study) -> str:
     return f"macro over {count} data sets: {names}" if count > 1 else f"one data set: {names}"
 
 
+def main_methods(study: Study) -> list[str]:
+    """The methods of the main table: those that a preset names, else all with two channels."""
+    return [m for m in study.methods if m in (study.roles.main or study.two_channels)]
+
+
 def main_table(study: Study) -> Table | None:
+    """Macro means of the main methods, and what they change beside the reference."""
     rows = []
-    for method in [method for method in study.methods if method in CONSTRUCTIONS]:
+    base = study.roles.base
+    for method in main_methods(study):
         values: dict[str, Value] = {
             "method": method_name(method),
-            "construction": CONSTRUCTIONS[method],
+            "construction": CONSTRUCTIONS.get(method),
         }
         values |= {outcome.column: macro_of(study, method, outcome.column) for outcome in PRIMARY}
-        if method != "original":
+        if method != base:
             values |= {
-                f"{o.column}_gain": gain(study, method, "original", o.column)
-                for o in (NDCG, RECALL)
+                f"{o.column}_gain": gain(study, method, base, o.column) for o in (NDCG, RECALL)
             }
             depths = (DEPTH_DENSE, DEPTH_SPARSE)
             values |= {
-                f"{o.column}_reduction": reduction(study, method, "original", o.column)
-                for o in depths
+                f"{o.column}_reduction": reduction(study, method, base, o.column) for o in depths
             }
             values["both_shallower"] = both_shallower_pct(study, method)
         rows.append(Row(values, {"method": method}))
     if not rows:
         return None
+    over_base = f"over {method_name(base)}: ratio of unrounded macros"
+    from_base = f"from {method_name(base)}: mean of data sets"
+    shallower = f"queries whose depths are both below {method_name(base)}'s"
+    named = any(row.values["construction"] for row in rows)
     columns = (
         Column("method", "method"),
-        Column("construction", "construction"),
+        *([Column("construction", "construction")] if named else []),
         *(outcome_column(outcome) for outcome in PRIMARY),
-        Column(
-            "ndcg_at_10_gain", "nDCG gain %", PCT, help="over Original: ratio of unrounded macros"
-        ),
-        Column(
-            "recall_at_20_gain",
-            "Recall gain %",
-            PCT,
-            help="over Original: ratio of unrounded macros",
-        ),
-        Column(
-            "depth_dense_reduction",
-            "L_D reduction %",
-            "{:.2f}",
-            help="from Original: mean of data sets",
-        ),
-        Column(
-            "depth_sparse_reduction",
-            "L_S reduction %",
-            "{:.2f}",
-            help="from Original: mean of data sets",
-        ),
-        Column(
-            "both_shallower",
-            "shallower in both %",
-            "{:.2f}",
-            help="queries whose depths are both below Original's",
-        ),
+        Column("ndcg_at_10_gain", "nDCG gain %", PCT, help=over_base),
+        Column("recall_at_20_gain", "Recall gain %", PCT, help=over_base),
+        Column("depth_dense_reduction", "L_D reduction %", "{:.2f}", help=from_base),
+        Column("depth_sparse_reduction", "L_S reduction %", "{:.2f}", help=from_base),
+        Column("both_shallower", "shallower in both %", "{:.2f}", help=shallower),
     )
     notes = [over(study), *_lacking(study, [row.about["method"] for row in rows])]
-    return Table("main", "Main results", columns, rows, notes)
+    return Table("main", "Main results", columns, rows, notes, about=study.about)
 
 
 def _lacking(study: Study, methods: list[str]) -> list[str]:
@@ -184,57 +173,72 @@ def _percent(share: float | None) -> float | None:
 
 
 def channel_evidence_table(study: Study) -> Table | None:
-    """Relative nDCG changes, depth reductions and support ratios within each data set."""
-    if not {"original", "desa"} <= set(study.methods):
+    """Relative nDCG changes, depth reductions and support ratios within each data set: the subject
+    against the reference, and against each of its parts alone.
+    """
+    roles = study.roles
+    if not {roles.base, roles.own} <= set(study.methods) or roles.base == roles.own:
         return None
-    rows = []
-    for dataset in study.datasets:
-
-        def change(own: str, other: str, dataset: str = dataset) -> float | None:
-            pair = _means(study, dataset, (own, other), "ndcg_at_10")
-            return gain_pct(pair[:1], pair[1:]) if pair else None
-
-        def depth(column: str, dataset: str = dataset) -> float | None:
-            pair = _means(study, dataset, ("desa", "original"), column)
-            return reduction_pct(*pair) if pair else None
-
-        def support(method: str, dataset: str = dataset) -> float | None:
-            pair = _means(study, dataset, (method, "original"), "sparse_support")
-            return pair[0] / pair[1] if pair and pair[1] else None
-
-        values: dict[str, Value] = {
-            "dataset": dataset_name(dataset),
-            "desa_gain": change("desa", "original"),
-            "plus_dense": change("desa", "sparse_only"),
-            "plus_sparse": change("desa", "dense_only"),
-            "dense_reduction": depth("depth_dense"),
-            "sparse_reduction": depth("depth_sparse"),
-            "shared_support": support("shared"),
-            "desa_support": support("desa"),
-        }
-        rows.append(Row(values, {"dataset": dataset}))
-    rows.append(Row(_pattern(rows), {"pattern": True}))
+    others = [m for m in roles.baselines if m in study.methods and m != roles.base]
+    rows = [_evidence(study, dataset, others) for dataset in study.datasets]
+    supports = (*(f"{method}_support" for method in others), "subject_support")
+    rows.append(Row(_pattern(rows, supports), {"pattern": True}))
+    own, base = method_name(roles.own), method_name(roles.base)
+    alone = {kind: method_name(method) for kind, method in roles.parts.items()}
+    against = f"{own} against {base}"
+    ratio = f"ratio of mean sparse supports to {base}'s"
     columns = (
         Column("dataset", "data set"),
-        Column("desa_gain", "DESA vs Original: nDCG %", PCT),
-        Column("plus_dense", "+Dense given Sparse: nDCG %", PCT, help="DESA against Sparse only"),
-        Column("plus_sparse", "+Sparse given Dense: nDCG %", PCT, help="DESA against Dense only"),
-        Column("dense_reduction", "L_D reduction %", "{:.1f}", help="DESA against Original"),
-        Column("sparse_reduction", "L_S reduction %", "{:.1f}", help="DESA against Original"),
+        Column("subject_gain", f"{own} vs {base}: nDCG %", PCT),
         Column(
-            "shared_support",
-            "support: Shared ×",
-            "{:.2f}",
-            help="ratio of mean sparse supports to Original's",
+            "plus_dense",
+            "+Dense given Sparse: nDCG %",
+            PCT,
+            help=f"{own} against {alone.get('sparse', 'its sparse part alone')}",
         ),
         Column(
-            "desa_support",
-            "support: DESA ×",
-            "{:.2f}",
-            help="ratio of mean sparse supports to Original's",
+            "plus_sparse",
+            "+Sparse given Dense: nDCG %",
+            PCT,
+            help=f"{own} against {alone.get('dense', 'its dense part alone')}",
         ),
+        Column("dense_reduction", "L_D reduction %", "{:.1f}", help=against),
+        Column("sparse_reduction", "L_S reduction %", "{:.1f}", help=against),
+        *(
+            Column(f"{m}_support", f"support: {method_name(m)} ×", "{:.2f}", help=ratio)
+            for m in others
+        ),
+        Column("subject_support", f"support: {own} ×", "{:.2f}", help=ratio),
     )
     return Table("channel_evidence", "Evidence a channel at a time", columns, rows)
+
+
+def _evidence(study: Study, dataset: str, others: Sequence[str]) -> Row:
+    roles = study.roles
+
+    def change(other: str) -> float | None:
+        pair = _means(study, dataset, (roles.own, other), "ndcg_at_10")
+        return gain_pct(pair[:1], pair[1:]) if pair else None
+
+    def depth(column: str) -> float | None:
+        pair = _means(study, dataset, (roles.own, roles.base), column)
+        return reduction_pct(*pair) if pair else None
+
+    def support(method: str) -> float | None:
+        pair = _means(study, dataset, (method, roles.base), "sparse_support")
+        return pair[0] / pair[1] if pair and pair[1] else None
+
+    values: dict[str, Value] = {
+        "dataset": dataset_name(dataset),
+        "subject_gain": change(roles.base),
+        "plus_dense": change(roles.parts.get("sparse", "")),
+        "plus_sparse": change(roles.parts.get("dense", "")),
+        "dense_reduction": depth("depth_dense"),
+        "sparse_reduction": depth("depth_sparse"),
+        "subject_support": support(roles.own),
+    }
+    values |= {f"{method}_support": support(method) for method in others}
+    return Row(values, {"dataset": dataset})
 
 
 def _means(study: Study, dataset: str, methods: tuple[str, ...], column: str) -> list[float] | None:
@@ -243,10 +247,10 @@ def _means(study: Study, dataset: str, methods: tuple[str, ...], column: str) ->
     return None if None in means else means  # pyright: ignore[reportReturnType]
 
 
-def _pattern(rows: list[Row]) -> dict[str, Value]:
+def _pattern(rows: list[Row], supports: Sequence[str]) -> dict[str, Value]:
     pattern: dict[str, Value] = {"dataset": "pattern"}
     for key, word in (
-        *dict.fromkeys(("desa_gain", "plus_dense", "plus_sparse"), "improve").items(),
+        *dict.fromkeys(("subject_gain", "plus_dense", "plus_sparse"), "improve").items(),
         *dict.fromkeys(("dense_reduction", "sparse_reduction"), "shallower").items(),
     ):
         values = [row.values[key] for row in rows]
@@ -254,7 +258,7 @@ def _pattern(rows: list[Row]) -> dict[str, Value]:
         pattern[key] = (
             f"{sum(value > 0 for value in numbers)}/{len(numbers)} {word}" if numbers else None
         )
-    for key in ("shared_support", "desa_support"):
+    for key in supports:
         values = [row.values[key] for row in rows]
         ratios = [value for value in values if isinstance(value, float)]
         pattern[key] = f"up to {max(ratios):.2f}" if ratios else None

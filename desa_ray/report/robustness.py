@@ -9,7 +9,6 @@ import numpy as np
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.report.cells import Cell, number_of
-from desa_ray.report.comparisons import ABLATIONS
 from desa_ray.report.fallbacks import FALLBACKS, fallback_values
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.results import PCT, gain, over, reduction
@@ -26,24 +25,26 @@ CHANGES = (
 
 
 def ablations_table(study: Study) -> Table | None:
-    """Each ablation against DESA, and each number of references against the next smaller one.
+    """Each ablation against the subject, and each number of references against the next smaller.
 
-    An ablation's effectiveness is shown as the paper prints it: what lies between DESA and it, in
-    percent of the ablation's own macro.
+    An ablation's effectiveness is shown as the paper prints it: what lies between the subject and
+    it, in percent of the ablation's own macro.
     """
     rows = []
-    for method in ABLATIONS:
-        if study.complete("desa", method):
-            values: dict[str, Value] = {"what": method_name(method), "against": "DESA"}
+    subject = study.roles.own
+    name = method_name(subject)
+    for method in study.roles.ablations:
+        if study.complete(subject, method):
+            values: dict[str, Value] = {"what": method_name(method), "against": name}
             values |= {c.key: _below(study, method, c.key) for c in CHANGES[:2]}
-            values |= {c.key: reduction(study, method, "desa", c.key) for c in CHANGES[2:]}
-            rows.append(Row(values, {"ablation": f"{method}_vs_desa"}))
-    settings = [s for s in study.varied("n_refs") if study.dataset_means("desa", "ndcg_at_10", s)]
+            values |= {c.key: reduction(study, method, subject, c.key) for c in CHANGES[2:]}
+            rows.append(Row(values, {"ablation": f"{method}_vs_{subject}"}))
+    settings = [s for s in study.varied("n_refs") if study.dataset_means(subject, "ndcg_at_10", s)]
     for fewer, more in pairwise(settings):
         values = {"what": f"{more.n_refs} references", "against": f"{fewer.n_refs}"}
         for column in CHANGES:
             own, other = (
-                study.dataset_means("desa", column.key, setting) for setting in (more, fewer)
+                study.dataset_means(subject, column.key, setting) for setting in (more, fewer)
             )
             if own and other:
                 values[column.key] = (gain_pct if column in CHANGES[:2] else mean_reduction_pct)(
@@ -52,41 +53,45 @@ def ablations_table(study: Study) -> Table | None:
         rows.append(Row(values, {"ablation": f"refs_{fewer.n_refs}_to_{more.n_refs}"}))
     if not rows:
         return None
-    columns = (Column("what", "DESA with"), Column("against", "against"), *CHANGES)
-    notes = [over(study), "nDCG and Recall of an ablation: its macro − DESA's, in % of its own"]
+    columns = (Column("what", f"{name} with"), Column("against", "against"), *CHANGES)
+    notes = [over(study), f"nDCG and Recall of an ablation: its macro − {name}'s, in % of its own"]
     return Table("ablations", "Ablations", columns, rows, notes)
 
 
 def _below(study: Study, method: str, column: str) -> float | None:
-    """An ablation's macro less DESA's, in percent of the ablation's (the paper's base)."""
-    over_ablation = gain(study, "desa", method, column)
+    """An ablation's macro less the subject's, in percent of the ablation's (the paper's base)."""
+    over_ablation = gain(study, study.roles.own, method, column)
     return None if over_ablation is None else -over_ablation
 
 
-def variations(study: Study, axis: str) -> dict[object, dict[str, tuple[Cell, Cell]]]:
-    """Value of one axis -> data set -> DESA's and Original's cells, all else as in the main tables.
+def variations(
+    study: Study, axis: str, method: str | None = None
+) -> dict[object, dict[str, tuple[Cell, Cell]]]:
+    """Value of one axis -> data set -> a method's (the subject's) and the reference's cells, all
+    else as in the main tables.
 
-    Empty where the axis has one value. A generator's query sample is compared with Original on the
-    same queries.
+    Empty where the axis has one value. A generator's query sample is compared with the reference on
+    the same queries.
     """
     found: dict[object, dict[str, tuple[Cell, Cell]]] = {}
     for cell in study.cells:
-        if cell.method != "desa" or cell.dataset not in study.collections:
+        if cell.method != (method or study.roles.own) or cell.dataset not in study.collections:
             continue
         documents, qrels, queries = study.collections[cell.dataset]
+        setting = study.setting
         differs = [
-            name
-            for name in ("encoder", "generator", "kappa", "k", "n_refs")
-            if getattr(cell, name) != getattr(study.setting, name)
+            name for name in setting.axes if cell.value(name) not in (None, setting.value(name))
         ]
         if cell.corpus_docs != documents:
             differs.append("corpus_docs")
         elif axis != "generator" and (cell.qrels_hash, cell.queries) != (qrels, queries):
             continue
-        original = study.counterpart(cell, "original")
+        original = study.counterpart(cell, study.roles.base)
         if original is None or set(differs) - {axis}:
             continue
-        value = getattr(cell, axis)
+        value = cell.value(axis)
+        if value is None:
+            continue
         known = found.setdefault(value, {}).get(cell.dataset)
         if known is None or len(cell.queries) > len(known[0].queries):
             found[value][cell.dataset] = (cell, original)
@@ -107,15 +112,41 @@ def variations(study: Study, axis: str) -> dict[object, dict[str, tuple[Cell, Ce
 
 
 def robustness_table(study: Study) -> Table | None:
-    """DESA against Original for every value of every axis that varies, a data set at a time, then
-    macro.
+    """The subject against the reference for every value of every axis that varies, a data set at a
+    time, then macro.
     """
+    own, base = study.roles.own, study.roles.base
+    rows = robustness_rows(study, own) if own != base else []
+    if not rows:
+        return None
+    title = f"Robustness: {method_name(own)} against {method_name(base)}"
+    return Table("robustness", title, _columns(study, method_name(own)), rows)
+
+
+def robustness_by_method_table(study: Study) -> Table | None:
+    """The same for every method with two channels, where several vary."""
+    found = {m: robustness_rows(study, m) for m in study.two_channels if m != study.roles.base}
+    if sum(bool(rows) for rows in found.values()) < 2:
+        return None
+    lines = []
+    for method, rows in found.items():
+        for row in rows:
+            values = {"method": method_name(method), **row.values}
+            lines.append(Row(values, {"method": method, **row.about}))
+    title = f"Robustness: every method against {method_name(study.roles.base)}"
+    columns = (Column("method", "method"), *_columns(study, "its"))
+    return Table("robustness_by_method", title, columns, lines, detail=True)
+
+
+def robustness_rows(study: Study, method: str) -> list[Row]:
+    """A method against the reference, for every value of every axis that varies."""
     rows: list[Row] = []
-    for axis, title in AXES.items():
-        for value, pairs in variations(study, axis).items():
+    titles = AXES | {axis: axis for axis in study.setting.further}
+    for axis, title in titles.items():
+        for value, pairs in variations(study, axis, method).items():
             means: list[dict[str, np.ndarray]] = []
             for dataset, (own, original) in sorted(pairs.items()):
-                mean = {c.key: paired_values(own, original, [c.key])[:, 0] for c in CHANGES}
+                mean = _paired(own, original)
                 if all(map(len, mean.values())):
                     means.append(mean)
                     about = {"axis": axis, "value": value, "dataset": dataset}
@@ -131,19 +162,29 @@ def robustness_table(study: Study) -> Table | None:
                         {"axis": axis, "value": value, "macro": True, "datasets": names},
                     )
                 )
-    if not rows:
-        return None
-    columns = (
+    return rows
+
+
+def _paired(own: Cell, other: Cell) -> dict[str, np.ndarray]:
+    """Column -> values of both cells, float64 [Q, 2]; a query is judged or not in all measures."""
+    found = {}
+    for group in (CHANGES[:2], CHANGES[2:]):
+        values = paired_values(own, other, [column.key for column in group])
+        found |= {column.key: values[:, place] for place, column in enumerate(group)}
+    return found
+
+
+def _columns(study: Study, name: str) -> tuple[Column, ...]:
+    return (
         Column("axis", "varied"),
         Column("value", "value"),
         Column("dataset", "data set"),
         Column("queries", "queries", "{:d}"),
-        Column("original", "Original nDCG@10", "{:.4f}"),
-        Column("desa", "DESA nDCG@10", "{:.4f}"),
+        Column("reference", f"{method_name(study.roles.base)} nDCG@10", "{:.4f}"),
+        Column("subject", f"{name} nDCG@10", "{:.4f}"),
         *CHANGES,
         *FALLBACKS,
     )
-    return Table("robustness", "Robustness: DESA against Original", columns, rows)
 
 
 def _changes(
@@ -156,7 +197,7 @@ def _changes(
         other[key] = [float(mean[key][:, 1].mean()) for mean in means]
     shown: dict[str, Value] = {"axis": title, "value": str(value), "dataset": name}
     shown |= {"queries": sum(len(cell.queries) for cell in cells)}
-    shown |= {"original": macro(other["ndcg_at_10"]), "desa": macro(own["ndcg_at_10"])}
+    shown |= {"reference": macro(other["ndcg_at_10"]), "subject": macro(own["ndcg_at_10"])}
     shown |= {c.key: gain_pct(own[c.key], other[c.key]) for c in CHANGES[:2]}
     shown |= {c.key: mean_reduction_pct(own[c.key], other[c.key]) for c in CHANGES[2:]}
     return shown | fallback_values(cells)

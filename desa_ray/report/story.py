@@ -2,7 +2,7 @@
 list, and why.
 
 "Why" is arithmetic: a document's place comes from weight/(kappa + rank) in each channel, so the
-change of these terms between Original and the method says which channel moved it.
+change of these terms between the reference and the method says which channel moved it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ USED = (("κ", "kappa"), ("encoder", "encoder"), ("generator", "generator"))
 
 
 class Story:
-    """Two records of one query, Original's and a method's, with what the store knows of them."""
+    """Two records of one query, the reference's and a method's, and what the store knows."""
 
     def __init__(
         self,
@@ -31,6 +31,7 @@ class Story:
     ):
         """`before` and `after` are rows of query records; `stores` belong to their fusion keys."""
         self.before, self.after = before, after
+        self.base = markdown(method_name(str(before["method"])))
         self.query = str(after["query_id"])
         self.sources = stores
         self.rankings = tuple(source.rankings(self.query) for source in stores)
@@ -45,7 +46,7 @@ class Story:
         dataset = markdown(dataset_name(str(after["dataset"])))
         source = self.sources[1]
         lines = [
-            f"# Query {markdown(self.query)} of {dataset}: {method} against Original",
+            f"# Query {markdown(self.query)} of {dataset}: {method} against {self.base}",
             "",
             f"> {_line(source.queries['text'][source.row(self.query)])}",
             "",
@@ -56,7 +57,7 @@ class Story:
             *self._generated(),
             "## Before and after",
             "",
-            *_table(["", "Original", method], self._facts()),
+            *_table(["", self.base, method], self._facts()),
             "",
             f"## What moved in the fused top {after['k']}",
             "",
@@ -80,7 +81,7 @@ class Story:
     def _generated(self) -> list[str]:
         if self.after["fallback"]:
             return [
-                "The generated text was invalid, so every channel built from it is Original's.",
+                "The generated text was invalid, so its channels are the query's own.",
                 "",
             ]
         lines: list[str] = []
@@ -173,7 +174,7 @@ class Story:
 
     def _side_by_side(self, before: Sequence[Ranking], after: Sequence[Ranking]) -> list[str]:
         method = markdown(method_name(str(self.after["method"])))
-        columns = [(f"Original: {markdown(ranking.name)}", ranking) for ranking in before]
+        columns = [(f"{self.base}: {markdown(ranking.name)}", ranking) for ranking in before]
         columns += [(f"{method}: {markdown(ranking.name)}", ranking) for ranking in after]
         longest = max(len(ranking.docs) for _, ranking in columns)
         rows = []
@@ -194,7 +195,7 @@ class Story:
         for place in range(max(map(len, tops))):
             names = [self._name(top[place]) if place < len(top) else "" for top in tops]
             rows.append([str(place + 1), *names])
-        return _table(["rank", "Original", markdown(method_name(str(self.after["method"])))], rows)
+        return _table(["rank", self.base, markdown(method_name(str(self.after["method"])))], rows)
 
     def _judged(self) -> list[str]:
         if not self.grades:

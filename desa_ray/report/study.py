@@ -8,16 +8,20 @@ judgments or K are refused, with what differs.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.errors import DesaError, Problems, choices, listed
 from desa_ray.report.cells import Cell, cut_cells, number_of
-from desa_ray.report.names import METHODS, STAND_IN, Outcome
+from desa_ray.report.choice import chosen_roles, chosen_value, two_channels
+from desa_ray.report.names import METHODS, STAND_IN, Outcome, dataset_name
+from desa_ray.report.roles import Roles
 
+UNNAMED = Roles()
 AXES = ("encoder", "generator", "kappa", "k", "n_refs")
 LEAVES_OUT = ("anchorqe_calibrated",)  # methods without the queries that they are calibrated with
 
@@ -31,10 +35,24 @@ class Setting:
     kappa: str
     k: int
     n_refs: int | None
+    further: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return (*AXES, *self.further)
+
+    def value(self, axis: str) -> Any:
+        return getattr(self, axis) if axis in AXES else self.further.get(axis)
+
+    def having(self, axis: str, value: Any) -> "Setting":
+        """The same setting with another value of one axis."""
+        if axis in AXES:
+            return replace(self, **{axis: value})
+        return replace(self, further={**self.further, axis: value})
 
     def fits(self, cell: Cell) -> bool:
         """Whether the cell agrees in everything that it uses at all."""
-        return all(getattr(cell, axis) in (None, getattr(self, axis)) for axis in AXES)
+        return all(cell.value(axis) in (None, self.value(axis)) for axis in self.axes)
 
 
 class Study:
@@ -42,9 +60,12 @@ class Study:
 
     Args:
         records: query records of any number of cells.
-        primary: wanted values of the setting by axis; others are chosen: kappa 60, most references,
-            else what most cells have (the first by name among equals).
+        primary: wanted values of the setting by axis, and of `corpus_docs`; others are the first
+            that the records have.
         methods, datasets: keep only these; all where empty.
+        roles: who is compared with whom; what they leave open is chosen from the records.
+        usual: choose the setting as the paper's preset does: kappa 60, most references, largest
+            corpus, else what most cells have.
 
     Raises:
         Problems: everything that keeps the cells from being compared.
@@ -57,6 +78,8 @@ class Study:
         primary: Mapping[str, object] | None = None,
         methods: Sequence[str] = (),
         datasets: Sequence[str] = (),
+        roles: Roles = UNNAMED,
+        usual: bool = False,
     ):
         cells = cut_cells(records)
         for what, wanted in (("method", methods), ("dataset", datasets)):
@@ -69,60 +92,59 @@ class Study:
             cells = [cell for cell in cells if not wanted or getattr(cell, what) in wanted]
         self.notes: list[str] = []
         self.cells = cells
+        self.usual = usual
         self.setting = self._choose(primary or {})
-        self.collections = self._collections()
+        self.roles = chosen_roles(roles, cells)
+        self.collections = self._collections((primary or {}).get("corpus_docs"))
         self._check()
 
     def _choose(self, wanted: Mapping[str, object]) -> Setting:
-        chosen: dict[str, object] = {}
-        for axis in AXES:
-            known = [getattr(cell, axis) for cell in self.cells]
-            values = Counter(value for value in known if value is not None)
-            known = sorted(values, key=lambda value: (number_of(value), str(value)))
-            asked = wanted.get(axis)
-            if asked is not None and str(asked) not in map(str, known):
-                raise DesaError(
-                    f"no cell has {axis} {asked}",
-                    where=f"primary.{axis}",
-                    hint=f"there are: {listed(known)}",
-                )
-            if asked is not None:
-                chosen[axis] = next(value for value in known if str(value) == str(asked))
-            elif axis == "k" and len(known) > 1:
-                what = f"cells certify different top lists: K {listed(known)}"
-                raise DesaError(
-                    what, where="primary.k", hint=f"choose one, for example primary.k={known[0]}"
-                )
-            elif axis == "n_refs":
-                chosen[axis] = max(values, default=None)
-            else:
-                usual = "60" if axis == "kappa" and "60" in values else None
-                chosen[axis] = usual or max(known, key=lambda value: values[value], default=None)
-            if others := [value for value in known if value != chosen[axis]]:
+        chosen: dict[str, Any] = {}
+        further = self.cells[0].axes if self.cells else ()
+        settings = wanted.get("settings") or {}
+        assert isinstance(settings, Mapping)
+        if unknown := [name for name in settings if name not in further]:
+            what = f"cells do not differ in {listed(unknown)}"
+            hint = choices(unknown[0], further) if further else "leave it out"
+            raise DesaError(what, where="primary.settings", hint=hint)
+        for axis in (*AXES, *further):
+            asked = wanted.get(axis) if axis in AXES else settings.get(axis)
+            chosen[axis], others = chosen_value(self.cells, axis, asked, usual=self.usual)
+            if others:
                 self.notes.append(
                     f"main tables are about {axis} {chosen[axis]}; also there: {listed(others)}"
                 )
-        return Setting(**chosen)  # pyright: ignore[reportArgumentType]
+        own = {axis: chosen.pop(axis) for axis in further}
+        return Setting(**chosen, further=own)
 
-    def _collections(self) -> dict[str, tuple[int, str, frozenset[str]]]:
-        """Data set -> documents, hash of judgments and queries of the main tables: most documents,
-        queries, cells.
+    def _collections(self, documents: object) -> dict[str, tuple[int, str, frozenset[str]]]:
+        """Data set -> documents, hash of judgments and queries of the main tables: documents as
+        asked for, else the first cell's (of the paper's preset: the most), then most queries and
+        cells.
         """
         chosen = {}
         for dataset in sorted({cell.dataset for cell in self.cells}):
             own = [
                 cell for cell in self.cells if cell.dataset == dataset and self.setting.fits(cell)
             ]
-            counts = Counter((cell.corpus_docs, cell.qrels_hash, cell.queries) for cell in own)
-            if counts:
-                chosen[dataset] = max(
-                    counts, key=lambda c: (c[0], len(c[2]), counts[c], c[1], sorted(c[2]))
-                )
-            else:
+            sizes = [cell.corpus_docs for cell in sorted(own, key=lambda cell: cell.place)]
+            if not sizes:
                 self.notes.append(
                     f"{dataset} has no cell with the main setting and is left out of the main"
                     " tables"
                 )
+                continue
+            asked = [size for size in sizes if str(size) == str(documents)]
+            size = asked[0] if asked else max(sizes) if self.usual else sizes[0]
+            if others := sorted(set(sizes) - {size}):
+                what = f"main tables are about {size} documents of {dataset}"
+                self.notes.append(f"{what}; also there: {listed(others)}")
+            counts = Counter(
+                (cell.corpus_docs, cell.qrels_hash, cell.queries)
+                for cell in own
+                if cell.corpus_docs == size
+            )
+            chosen[dataset] = max(counts, key=lambda c: (len(c[2]), counts[c], c[1], sorted(c[2])))
         return chosen
 
     def _check(self) -> None:
@@ -165,6 +187,34 @@ class Study:
         return sorted(
             there, key=lambda method: (order.get(method.partition(STAND_IN)[0], len(order)), method)
         )
+
+    @cached_property
+    def two_channels(self) -> list[str]:
+        """Methods of the main setting whose records tell a dense and a sparse depth."""
+        found = []
+        for method in self.methods:
+            if all(map(two_channels, self.cells_of(method))):
+                found.append(method)
+        return found
+
+    def cells_of(self, method: str) -> list[Cell]:
+        """A method's cells in the main setting, by data set."""
+        cells = [self.cell(dataset, method) for dataset in self.datasets]
+        return [cell for cell in cells if cell]
+
+    @property
+    def about(self) -> str:
+        """The setting and the collections of the main tables, in words."""
+        setting = self.setting
+        parts = [f"encoder {setting.encoder}" if setting.encoder else ""]
+        parts.append(f"generator {setting.generator}" if setting.generator else "")
+        parts += [f"κ {setting.kappa}", f"K {setting.k}"]
+        parts.append(f"{setting.n_refs} references" if setting.n_refs else "")
+        parts += [f"{name} {value}" for name, value in setting.further.items()]
+        for dataset, (documents, _, queries) in self.collections.items():
+            name = dataset_name(dataset)
+            parts.append(f"{name}: {documents:,} documents, {len(queries):,} queries")
+        return "; ".join(part for part in parts if part)
 
     def cell(self, dataset: str, method: str, setting: Setting | None = None) -> Cell | None:
         """The cell of the data set's main collection under a setting (default: the main one)."""
@@ -231,7 +281,8 @@ class Study:
         """Another method's cell to pair this one with: same corpus, judgments and setting, and at
         least its queries.
         """
-        setting = Setting(*(getattr(cell, axis) for axis in AXES))
+        further = {axis: cell.value(axis) for axis in self.setting.further}
+        setting = Setting(*(getattr(cell, axis) for axis in AXES), further=further)
         fitting = [
             other
             for other in self.cells
@@ -247,9 +298,9 @@ class Study:
         """The main setting with every value of one axis, in order, where cells that use it have
         more than one.
         """
-        values = {getattr(cell, axis) for cell in self.cells} - {None}
+        values = {cell.value(axis) for cell in self.cells} - {None}
         order = sorted(values, key=lambda value: (number_of(value), str(value)))
-        return [replace(self.setting, **{axis: value}) for value in order]
+        return [self.setting.having(axis, value) for value in order]
 
 
 def paired_values(own: Cell, other: Cell, columns: Sequence[str]) -> np.ndarray:

@@ -69,7 +69,7 @@ class Row:
 @dataclass(frozen=True)
 class Table:
     """`name` is its file name and anchor; `notes` stand below it; a `detail` is not printed to the
-    terminal.
+    terminal; `about`, under the title, says which cells it took.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Table:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
     detail: bool = False
+    about: str = ""
 
     def shown(self) -> list[list[str]]:
         """Every cell in print."""

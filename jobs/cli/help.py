@@ -84,6 +84,11 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     ),
     "report": (
         "runs= sweep= records=  where records come from",
+        "report.subject=METHOD report.baselines=[A,B]  what is compared; else what there is",
+        "report.families={NAME: [[A,B],..]} report.all_pairs=true  tests adjusted together",
+        "primary.encoder= .generator= .kappa= .k= .n_refs= .corpus_docs=  of the main tables;",
+        "  else the sweep's first value (preset=paper: kappa 60, most references)",
+        "cases=N  the N queries that differ most from each baseline, by each measure",
         "query=ID  tell one query's story",
         "trec=true  write runs",
     ),

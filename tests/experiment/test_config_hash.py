@@ -19,9 +19,10 @@ from omegaconf import OmegaConf
 
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig, class_of, parse
 from desa_ray.engines.encoder import encoder_identity
-from desa_ray.experiment.build import Builder
+from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import Answers, Prepared, store_collection
-from desa_ray.experiment.records import config_hash
+from desa_ray.experiment.records import config_hash, labels, result_config
+from desa_ray.experiment.settings import cell_settings
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.store.artifacts import Store
@@ -180,8 +181,14 @@ def changed(plain: Any, key: str, value: Any) -> None:
 
 
 @pytest.fixture
-def hashed(collection: Path, tmp_path: Path, monkeypatch):
-    """The config hash of overrides on the tiny collection, of which there is a copy."""
+def hashed(made):
+    """The config hash of overrides on the tiny collection."""
+    return lambda *overrides: config_hash(made(*overrides))
+
+
+@pytest.fixture
+def made(collection: Path, tmp_path: Path, monkeypatch):
+    """The cell of overrides on the tiny collection, of which there is a copy."""
     monkeypatch.chdir(tmp_path)
     texts = (collection / "generations" / "references.jsonl").read_text().splitlines()
     rows = [json.loads(line) | {"prompt": "mugi"} for line in texts]
@@ -203,7 +210,7 @@ def hashed(collection: Path, tmp_path: Path, monkeypatch):
             plain: Any = OmegaConf.to_container(compose("config", chosen), resolve=True)
         return {key: plain[key] for key in RUN_KEYS if key in plain}
 
-    def of(*overrides: str) -> str:
+    def of(*overrides: str) -> Cell:
         pairs = [override.split("=", 1) for override in overrides]
         groups = {key: value for key, value in pairs if (CONF / key).is_dir()}
         plain = deepcopy(composed(*map("=".join, groups.items())))
@@ -217,12 +224,19 @@ def hashed(collection: Path, tmp_path: Path, monkeypatch):
             "encoder", [encoder], lambda: encoder_identity(encoder, model_home=home / "models")
         )
         texts = TextSource(own, tables, store, home)
-        return config_hash(Builder(Prepared(own, home, tables, texts, identity, {})).cell())
+        return Builder(Prepared(own, home, tables, texts, identity, {})).cell()
 
     return of
 
 
-def test_settings_that_change_a_result_change_the_hash(hashed):
+def test_settings_that_change_a_result_change_the_hash(made, hashed):
+    """And what the log says of the cell; labels, collection or the records' settings tell it."""
+    for setting, (base, change) in CHANGES.items():
+        before, after = made(*base), made(*base, change)
+        assert result_config(before) != result_config(after), setting
+        if not setting.startswith("dataset."):
+            told = [(labels(cell), cell_settings(cell)) for cell in (before, after)]
+            assert told[0] != told[1], setting
     seen = {}
     for setting, (base, change) in CHANGES.items():
         before, seen[setting] = hashed(*base), hashed(*base, change)

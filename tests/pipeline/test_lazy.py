@@ -27,7 +27,11 @@ from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset, summaries
 
 COMPLETE_ONLY = ["ranking_hashes", "turnover", "rr_change", "support_retained"]
-OWN_KEYS = ["fusion_key", "config_hash"]  # a lazy fusion is another artifact, and says so
+OWN_KEYS = [
+    "fusion_key",
+    "config_hash",
+    "settings",
+]  # a lazy fusion is another artifact, and says so
 METHODS = (
     "original",
     "desa",

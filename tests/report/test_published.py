@@ -103,14 +103,16 @@ def test_printed_channel_evidence_follows_from_the_printed_rows(paper_study, pri
     for dataset in printed["queries"]:
         expected = dict(zip(columns, printed["channel_evidence"][dataset], strict=True))
         found = row(table, dataset=dataset)
-        assert found["desa_gain"] == pytest.approx(expected["desa_vs_original_ndcg_pct"], abs=0.05)
+        assert found["subject_gain"] == pytest.approx(
+            expected["desa_vs_original_ndcg_pct"], abs=0.05
+        )
         assert found["dense_reduction"] == pytest.approx(expected["l_dense_reduction_pct"], abs=0.1)
         assert found["sparse_reduction"] == pytest.approx(
             expected["l_sparse_reduction_pct"], abs=0.1
         )
         assert found["shared_support"] == pytest.approx(expected["shared_support_ratio"], abs=0.006)
-        assert found["desa_support"] == pytest.approx(expected["desa_support_ratio"], abs=0.006)
-    assert row(table, pattern=True)["desa_gain"] == "7/7 improve"
+        assert found["subject_support"] == pytest.approx(expected["desa_support_ratio"], abs=0.006)
+    assert row(table, pattern=True)["subject_gain"] == "7/7 improve"
     assert row(table, pattern=True)["shared_support"] == "up to 5.72"
 
 

@@ -77,7 +77,7 @@ def test_supports_and_gains_per_data_set_are_the_published(study, expected):
     for dataset, ratio in expected["support_ratio_shared"].items():
         found = row(table, dataset=dataset)
         assert found["shared_support"] == close(ratio)
-        assert found["desa_gain"] == close(
+        assert found["subject_gain"] == close(
             expected["per_dataset_gain_pct"][dataset]["desa_vs_original"]
         )
 
@@ -114,7 +114,7 @@ def test_robustness_and_scale_are_the_published(study, expected):
         lines.append((found, own))
     assert len(lines) == 12
     for found, own in lines:
-        assert found["desa"] - found["original"] == close(own["delta_ndcg"])
+        assert found["subject"] - found["reference"] == close(own["delta_ndcg"])
         assert found["depth_dense"] == pytest.approx(own["dense_reduction_pct"], abs=1e-9)
         assert found["depth_sparse"] == pytest.approx(own["sparse_reduction_pct"], abs=1e-9)
 

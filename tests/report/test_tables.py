@@ -99,7 +99,7 @@ def test_qudars_depth_comparisons_are_a_family(
     assert depths[0].values["reduction"] == pytest.approx(100 * (1 - macros[0] / macros[1]))
     assert low < depths[0].values["reduction"] < high
     external = {row.about["method"]: row.values for row in external_table(study).rows}
-    assert external["qudar_complete"]["desa_reduction"] == pytest.approx(
+    assert external["qudar_complete"]["subject_reduction"] == pytest.approx(
         depths[0].values["reduction"]
     )
     assert set(external) == {
@@ -266,7 +266,7 @@ def test_every_axis_varies_alone_and_a_sample_is_compared(study):
     original = study.cell("fiqa", "original").means.filter(
         pl.col("query_id").is_in([f"q{n}" for n in range(10)])
     )
-    assert sample["original"] == pytest.approx(original["ndcg_at_10"].mean())
+    assert sample["reference"] == pytest.approx(original["ndcg_at_10"].mean())
     sizes = [r.about["dataset"] for r in table.rows if r.about["axis"] == "corpus_docs"]
     assert sizes == ["scifact"] * 3
 

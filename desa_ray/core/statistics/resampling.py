@@ -17,7 +17,8 @@ BOOTSTRAP, FLIPS = 0, 1  # so that the two never share a stream
 BITS_256 = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
 
 
-def _stream(seed: int, purpose: int, stratum: int) -> np.random.Generator:
+def stream(seed: int, purpose: int, stratum: int) -> np.random.Generator:
+    """The random stream of one stratum for one purpose."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, purpose, stratum])))
 
 
@@ -38,7 +39,7 @@ def bootstrap_means(
     means = np.empty((resamples, len(strata), strata[0].shape[1]))
     for s, values in enumerate(strata):
         queries = len(values)
-        rng = _stream(seed, BOOTSTRAP, s)
+        rng = stream(seed, BOOTSTRAP, s)
         block = max(CHUNK // queries, 1)
         for start in range(0, resamples, block):
             out = means[start : start + block, s]
@@ -77,7 +78,7 @@ def sign_flip_statistics(
         # Eight queries share one random byte; each byte's 256 possible sums are looked up.
         groups = weighted.reshape(-1, 8, outcomes)
         tables = np.einsum("vb,gbm->gvm", 2 * BITS_256 - 1, groups)
-        flips = np.frombuffer(_stream(seed, FLIPS, s).bytes(len(groups) * resamples), np.uint8)
+        flips = np.frombuffer(stream(seed, FLIPS, s).bytes(len(groups) * resamples), np.uint8)
         for table, byte in zip(tables, flips.reshape(len(groups), resamples), strict=True):
             statistics += table[byte]
     return statistics

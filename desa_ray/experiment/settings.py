@@ -1,0 +1,67 @@
+"""The settings of a cell by the names that a command line gives them, as they stand in its records.
+
+A report tells cells with equal labels apart by them. What enters no key is left out, and so is what
+labels say already; a setting that never reached a cell, which its `config_hash` tells, is left out
+there.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from desa_ray.experiment.build import Cell
+
+GROUPS = ("encoder", "generator", "sparse", "method", "fusion", "evaluation")
+VALUES = ("ranking", "n_refs", "draws")
+LABELLED = (
+    *("encoder.name", "encoder.path", "generator.name", "generator.map", "method.name"),
+    *("fusion.kappa", "fusion.k", "n_refs"),
+)
+NO_KEY = (
+    *("sparse.name", "sparse.java_home", "sparse.heap"),
+    *("generator.folder", "generator.path", "generator.revision_note", "generator.device"),
+    *("generator.batch_invariant", "generator.tensor_parallel_size", "generator.kv_cache_gb"),
+    *("generator.gpu_memory_utilization", "generator.max_num_seqs", "generator.max_model_len"),
+    *("generator.base_url", "generator.api_key_env", "generator.concurrency"),
+    *("generator.request_timeout_s", "generator.max_attempts", "generator.backoff_s"),
+    "generator.max_backoff_s",
+)
+
+
+def cell_settings(cell: Cell) -> dict[str, str]:
+    """Dotted name -> value, in the order of the names; what is not set (null) is left out.
+
+    A prompt whose texts the cell uses stands as `prompt.NAME` with the first digits of its hash,
+    which covers words and decoding.
+    """
+    config = cell.config
+    found: dict[str, str] = {}
+    for group in GROUPS:
+        found |= dict(_flat(getattr(config, group), group))
+    found |= {name: str(getattr(config, name)) for name in VALUES}
+    for stage in cell.fused[:1]:
+        for role, source in stage.inputs.items():
+            if role.startswith("generation:"):
+                prompt = source.params
+                found[f"prompt.{prompt['prompt']}"] = str(prompt["prompt_hash"])[:12]
+    left_out = {*LABELLED, *NO_KEY}
+    return {name: found[name] for name in sorted(found) if name not in left_out}
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """A value's leaves with their dotted names."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _flat(getattr(value, field.name), f"{name}.{field.name}")
+    elif isinstance(value, Mapping):
+        for key, own in value.items():
+            yield from _flat(own, f"{name}.{key}")
+    elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+        for place, own in enumerate(value):
+            yield from _flat(own, f"{name}.{place}")
+    elif isinstance(value, tuple | list):
+        yield name, f"[{','.join(map(str, value))}]"
+    elif isinstance(value, bool):
+        yield name, str(value).lower()
+    elif value is not None:
+        yield name, str(value)
