@@ -72,7 +72,7 @@ bench-scale: $(VENV)/dev.stamp ## a million made-up documents, lazily: time and 
 reproduce: $(VENV)/dev.stamp ## the slow checks: whole SciFact against published numbers, chaos
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow --timeout 3600
 
-lock: $(BIN)/python ## resolve the locks anew (hashes, no addresses; a cluster may mix the CPU and the GPU one)
+lock: $(BIN)/python ## resolve the locks again (hashes, no addresses; a cluster may mix the CPU and the GPU one)
 	@compile="$(UV_RUN) pip compile pyproject.toml --python $(BIN)/python --upgrade --generate-hashes --no-emit-index-url -q --custom-compile-command 'make lock'"; \
 	eval $$compile --extra gpu -o requirements/gpu.txt; \
 	eval $$compile --extra cpu --extra dev -c requirements/gpu.txt -o requirements/dev.txt; \

@@ -192,7 +192,7 @@ def _fused(
 def _listed(values: object, name: str, hint: str) -> list:
     """Values in their order as a list; raises DesaError for what has no order or is one text."""
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
-        raise DesaError(f"{repr(values)[:80]} is no list", where=name, hint=hint)
+        raise DesaError(f"{repr(values)[:80]} is not a list", where=name, hint=hint)
     return list(values)
 
 

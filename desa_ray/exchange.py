@@ -49,7 +49,7 @@ class Exchange:
 
     Args:
         seconds: for the whole of it.
-        rate: bytes a second that buy more time while they move; None for none.
+        rate: bytes per second that buy more time while they move; None for none.
     """
 
     def __init__(self, seconds: float, rate: float | None = None):

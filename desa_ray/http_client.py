@@ -3,7 +3,7 @@ second try of its own.
 
 An exchange is one request and its whole answer on a connection of its own: time and size are
 limited whatever the server does (`exchange.py`), nothing is sent twice, no redirect is followed, no
-key goes where it was not meant for. Certificates are checked; proxies are those of the environment,
+key goes to another host. Certificates are checked; proxies are those of the environment,
 and are named when they are to blame.
 """
 
@@ -45,8 +45,8 @@ class Bounds:
         seconds: for all of it, with whatever comes before: name, connection, handshake.
         body_bytes: of an answer, unpacked.
         file_bytes: of an answer that is fetched as a file (`stream=True`).
-        rate: bytes a second that buy more time while they are sent, or received as a file; None for
-            none.
+        rate: bytes per second that buy more time while they are sent, or received as a file; None
+            for none.
         stop: ends it early.
         sink: takes the blocks of a file as they come, each with the size that was announced, if one
             was; the answer's body is empty then.

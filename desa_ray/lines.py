@@ -32,7 +32,7 @@ def shown(text: str, limit: int = 80) -> str:
 
 
 def shown_value(value: object, limit: int = 80) -> str:
-    """A value out of JSON, as it stands there: 0 and not '0', a text in quotes; printable and
+    """A value out of JSON, as it is written: 0 and not '0', a text in quotes; printable and
     bounded.
     """
     if isinstance(value, str):
@@ -116,7 +116,7 @@ def numbered_lines(
     Args:
         blocks: the file's bytes in pieces of any size.
         file: its name in findings.
-        longest: bytes of the longest line that can be meant, `MAX_LINE_BYTES` where left out.
+        longest: bytes of the longest line that is possible, `MAX_LINE_BYTES` where left out.
     """
     for number, line in enumerate(_split(blocks, file, longest or MAX_LINE_BYTES), start=1):
         data = line.removeprefix(BOM) if number == 1 else line

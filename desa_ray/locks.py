@@ -186,7 +186,7 @@ def given_up(kind: Kind, limit_s: float, where: str = "", by: str = "") -> DesaE
     """The error of a wait that reached its limit; it names the crash report with the stacks of all
     threads.
     """
-    what = f"waited {limit_s:.0f} s in vain for {kind.what}"
+    what = f"waited {limit_s:.0f} s without success for {kind.what}"
     file = write_report(what=f"{where}: {what}" if where else what, stacks=True)
     stacks = f"; what this process's threads did then is in {file}" if file else ""
     if by:
@@ -208,7 +208,7 @@ def _file_lock(path: Path, *, thread_local: bool = True) -> FileLock:
 def _note(descriptor: int) -> None:
     """Say in the lock file who has it."""
     note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": int(time.time())})
-    with suppress(OSError):  # a full disk: the lock holds all the same
+    with suppress(OSError):  # a full disk: the lock holds nevertheless
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, note.encode(), 0)
 

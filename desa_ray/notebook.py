@@ -177,7 +177,7 @@ def run(
 
     Raises:
         DesaError: as the command line reports it. In a sweep the other cells are finished first.
-        KeyboardInterrupt: the run was interrupted; the same call goes on from what is stored.
+        KeyboardInterrupt: the run was interrupted; the same call continues from what is stored.
     """
     return Results(*_served("run", overrides, config_dir, progress))
 
@@ -225,7 +225,9 @@ def _checked(overrides: Sequence[str]) -> list[str]:
     listed = isinstance(overrides, Sequence) and not isinstance(overrides, str)
     if not listed or not all(isinstance(text, str) for text in overrides):
         hint = 'give a list of texts: ["method=desa", "fusion.kappa=20"]'
-        raise DesaError(f"{repr(overrides)[:80]} is no list of texts", where="overrides", hint=hint)
+        raise DesaError(
+            f"{repr(overrides)[:80]} is not a list of texts", where="overrides", hint=hint
+        )
     for text in overrides:
         if text.startswith("-") and text not in SWEEP_FLAGS:
             hint = "give KEY=VALUE; a folder with files of your own is named by config_dir="

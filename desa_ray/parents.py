@@ -1,7 +1,7 @@
 """Children end when their parent does, whatever killed it: a thread in a Python child, a guard for
 other programs.
 
-A child of ours (`end_with_parent`) looks at its parent twice a second. Programs that know nothing
+A child of ours (`end_with_parent`) looks at its parent twice per second. Programs that know nothing
 of us, such as an engine's own children, lead a process group; a guard, a bare interpreter in a
 session of its own, ends that group when the process that it watches is gone (`guard_group`).
 """
@@ -68,9 +68,9 @@ def guard_group(group: int, session: int, note: Path | None = None) -> None:
 
 def _guard(watched: int, started: int, group: int, session: int, note: str) -> None:
     _wait_for_end(watched, started)
-    patience = time.monotonic() + GRACE_S
+    deadline = time.monotonic() + GRACE_S
     while left := [member for member in members(group, session) if runs(member)]:
-        if time.monotonic() > patience:
+        if time.monotonic() > deadline:
             for member in left:
                 with suppress(OSError):
                     os.kill(member.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def _guard(watched: int, started: int, group: int, session: int, note: str) -> N
 
 def _wait_for_end(watched: int, started: int) -> None:
     """Return when the process with this number and start time has ended."""
-    with suppress(OSError, AttributeError):  # an older kernel: looked at twice a second
+    with suppress(OSError, AttributeError):  # an older kernel: looked at twice per second
         descriptor = os.pidfd_open(watched)
         found = process(watched)
         if found is not None and found.started == started:

@@ -55,7 +55,7 @@ def private_folder(own_home: Path | None = None) -> Path:
     `home()`).
 
     Raises:
-        DesaError: what stands at its place is a link, no folder, somebody else's, or open to
+        DesaError: what is at its place is a link, no folder, somebody else's, or open to
             others; or it cannot be made.
     """
     runtime = Path(os.environ.get(RUNTIME, ""))
@@ -86,7 +86,7 @@ def _made(folder: Path) -> Path:
         raise DesaError(
             fault,
             where=str(folder),
-            hint="see who put it there, then remove it: the next run makes it anew",
+            hint="see who put it there, then remove it: the next run makes it again",
         )
     return folder
 

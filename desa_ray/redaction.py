@@ -27,7 +27,7 @@ _ENDS = re.compile(
 )
 _STARTS = ("xamz", "xgoog")
 _WHOLE = ("sig", "auth", "pass", "pw", "sas", "bearer", "code", "session", "sessionid", "cookie")
-# Outside of addresses, only what cannot be meant otherwise.
+# Outside of addresses, only what is unambiguous.
 _HEADER = re.compile(
     r"(?i)(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest)\s+)?"
     r"|\bbearer\s+(?=[\w.~+/=-]{8}))[^\s\"',;]+"

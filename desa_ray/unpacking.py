@@ -71,7 +71,7 @@ def file_blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file or pipe, unpacked, in blocks of about 1 MiB.
 
     Raises:
-        DesaError: it cannot be read or unpacked, is no file, or changes meanwhile.
+        DesaError: it cannot be read or unpacked, is not a file, or changes meanwhile.
     """
     label = str(path)
     with _opened(path) as stream:
@@ -139,7 +139,7 @@ def _hint(error: BaseException) -> str:
         return "name a file that is there"
     if isinstance(error, PermissionError):
         return "let yourself read it"
-    return "fetch or pack it anew"
+    return "fetch or pack it again"
 
 
 def _reader(kind: str | None, packed: Any, label: str) -> BinaryIO:

@@ -83,10 +83,10 @@ class DesaOptunaSweeper(BasicSweeper):
         while left > 0:
             batch = search.ask(min(self.together, left))
             left -= len(batch)  # one that fails is told, and asked again by another command
-            overrides = [
-                [*fixed, *(f"{key}={_written(value)}" for key, value in trial.values.items())]
-                for trial in batch
-            ]
+            overrides: list[list[str]] = []
+            for trial in batch:
+                own = [f"{key}={_written(value)}" for key, value in trial.values.items()]
+                overrides.append([*fixed, *own])
             self.validate_batch_is_legal(overrides)
             first = len(cells)
             metrics, failure = self._run(overrides, first, folder)

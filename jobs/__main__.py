@@ -66,7 +66,7 @@ def main() -> None:
             raise
         except KeyboardInterrupt:
             print_text(
-                "interrupted: what is stored stays stored, the same command goes on from there",
+                "interrupted: what is stored stays stored, the same command continues from there",
                 stderr=True,
             )
             code = 130

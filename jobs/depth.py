@@ -79,7 +79,9 @@ def _cases(
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10_000:
-        raise DesaError(f"{text!r} is no number from 1 to 10000", where="--k", hint="such as 10,20")
+        raise DesaError(
+            f"{text!r} is not a number from 1 to 10000", where="--k", hint="such as 10,20"
+        )
     return int(text)
 
 

@@ -104,7 +104,7 @@ def _parser() -> ArgumentParser:
         help="one a run, above 0, with commas, such as 1/4,3/4 (1 each)",
     )
     parser.add_argument(
-        "--depth", default=1000, type=int, help="documents a query in the fused run (1000)"
+        "--depth", default=1000, type=int, help="documents per query in the fused run (1000)"
     )
     parser.add_argument(
         "--out", required=True, type=Path, metavar="DIR", help="where fused.trec and depths.* go"

@@ -260,7 +260,7 @@ def _outputs(folder: Path) -> set[str]:
 
 
 def _named(path: Path, hint: str) -> list[str]:
-    """The keys in a JSON file. Raises DesaError where it is damaged: nobody knows then what it
+    """The keys in a JSON file. Raises DesaError where it is damaged: it is unknown then what it
     refers to.
     """
     try:

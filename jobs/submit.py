@@ -95,7 +95,9 @@ def _relative(config: Plain) -> list[DesaError]:
         found["tracking.uri"] = str(database)
     return [
         DesaError(
-            f"{value!r} is not a path that all nodes resolve alike", where=name, hint=HINT_PATH
+            f"{value!r} is not a path that all nodes resolve to the same place",
+            where=name,
+            hint=HINT_PATH,
         )
         for name, value in found.items()
         if isinstance(value, str) and "://" not in value and not Path(value).is_absolute()
@@ -174,7 +176,7 @@ def _travelling(overrides: Sequence[str], settings: SubmitConfig) -> list[str]:
             ("/", "${")
         ):
             raise DesaError(
-                f"{value!r} is not a path that all nodes resolve alike",
+                f"{value!r} is not a path that all nodes resolve to the same place",
                 where=override.key_or_group,
                 hint=HINT_PATH,
             )
@@ -250,7 +252,7 @@ def _environment(settings: SubmitConfig) -> dict[str, str]:
     if home := settings.home or os.environ.get("DESA_HOME"):
         if not Path(home).is_absolute() or "$" in home:
             raise DesaError(
-                f"{home!r} is not a path that all nodes resolve alike",
+                f"{home!r} is not a path that all nodes resolve to the same place",
                 where="DESA_HOME",
                 hint=HINT_PATH,
             )

@@ -1,6 +1,6 @@
 """The list of modules in docs/modules.md, made from the first sentence of each module's docstring.
 
-`python -m tests.module_table` writes it anew; `tests/test_conf.py` says when it is out of date.
+`python -m tests.module_table` writes it again; `tests/test_conf.py` says when it is out of date.
 """
 
 import ast

@@ -1,8 +1,8 @@
 """conf/compare/release.yaml: the authors' published values, from their rows (reference/release).
 
-`python -m tests.release_compare` writes the file anew; tests/report/test_release_tables.py holds it
-against the rows. Macros and percentages are computed here from rows of data sets, by the formulas
-of method.md section 10 and with none of the report's code.
+`python -m tests.release_compare` writes the file again; tests/report/test_release_tables.py
+compares it with the rows. Macros and percentages are computed here from rows of data sets, by the
+formulas of method.md section 10 and with none of the report's code.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """conf/expected: what needs no generated text, from the authors' rows and from Anserini's.
 
-`python -m tests.release_expected` writes the seven files anew; tests/e2e/test_verify.py holds them
+`python -m tests.release_expected` writes the seven files again; tests/e2e/test_verify.py holds them
 against the rows. Original needs no generator, so its values can be had to about 1e-3: encoder
 kernels differ, and the release's tie adjuster moves the ends of sparse rankings.
 """

@@ -9,7 +9,7 @@ import requests
 from desa_ray.http_client import Bounds, Session
 
 REQUEST_TIMEOUT_S = 60.0  # the job server starts a supervisor before it answers a submission
-RATE = 32 << 10  # bytes a second: uploading a working directory may take longer the larger it is
+RATE = 32 << 10  # bytes per second: uploading a working directory may take longer the larger it is
 BODY_BYTES = 64 << 20
 
 

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from numba import njit
 
+from desa_ray.core.arrays import Float32s
 from desa_ray.core.ranking import sparse_order
-from desa_ray.core.sparse import Scored
+from desa_ray.core.sparse import SparseHits
 
 
-def adjusted(hits: Scored) -> Scored:
+def adjusted(hits: SparseHits) -> SparseHits:
     """The hit list with adjusted scores > 0, by ascending number.
 
     Args:
@@ -26,10 +27,10 @@ def adjusted(hits: Scored) -> Scored:
     scores = np.empty(order.size, np.float32)
     scores[order] = _adjust(hits.scores[order].astype(np.float32))
     kept = scores > 0
-    return Scored(hits.docs[kept], scores[kept])
+    return SparseHits(hits.docs[kept], scores[kept])
 
 
-def adjusted_sources(hits: Mapping[str, Scored]) -> dict[str, Scored]:
+def adjusted_sources(hits: Mapping[str, SparseHits]) -> dict[str, SparseHits]:
     """Every source's list adjusted on its own; the query's hits without those that the expanded
     query lost.
     """
@@ -37,12 +38,12 @@ def adjusted_sources(hits: Mapping[str, Scored]) -> dict[str, Scored]:
     if {"query", "expanded"} <= found.keys():
         own = found["query"]
         both = np.isin(own.docs, found["expanded"].docs, assume_unique=True)
-        found["query"] = Scored(own.docs[both], own.scores[both])
+        found["query"] = SparseHits(own.docs[both], own.scores[both])
     return found
 
 
 @njit(cache=True, nogil=True)
-def _adjust(scores):
+def _adjust(scores: Float32s) -> Float32s:
     """Adjusts float32 scores, best first, in place, and returns them."""
     wide, step = np.float32(1e4), np.float32(1e-6)
     near = np.float32(1e-4)

@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.ranking import sparse_order
-from desa_ray.core.sparse import Scored, mask
+from desa_ray.core.sparse import SparseHits, mask
 
 LOG_UNIT = 2.0**40  # logarithms are multiples of 1/LOG_UNIT: C libraries differ in their last bit
 
 
-def masked_sum(original: Scored, expanded: Scored, share: Fraction) -> Scored:
+def masked_sum(original: SparseHits, expanded: SparseHits, share: Fraction) -> SparseHits:
     """Share s_o + (1 - share) s_r on supp(s_o), in float64."""
     other = mask(original, expanded).scores.astype(np.float64)
     own = original.scores.astype(np.float64)
-    return Scored(original.docs, float(share) * own + float(1 - share) * other)
+    return SparseHits(original.docs, float(share) * own + float(1 - share) * other)
 
 
-def geometric(original: Scored, expanded: Scored, share: Fraction) -> Scored:
+def geometric(original: SparseHits, expanded: SparseHits, share: Fraction) -> SparseHits:
     """Share ln s_o + (1 - share) ln s_r on supp(s_o), in float64; a share of 1/2 orders as the
     product does, up to rounding.
 
@@ -35,10 +35,10 @@ def geometric(original: Scored, expanded: Scored, share: Fraction) -> Scored:
     for part, scores in ((share, original.scores), (1 - share, mask(original, expanded).scores)):
         if part:
             total += float(part) * _log(scores.astype(np.float64))
-    return Scored(original.docs, total)
+    return SparseHits(original.docs, total)
 
 
-def rank_sum(original: Scored, expanded: Scored, kappa: Fraction) -> Scored:
+def rank_sum(original: SparseHits, expanded: SparseHits, kappa: Fraction) -> SparseHits:
     """1 / (kappa + rank by s_o) + 1 / (kappa + rank by s_r), both ranks within supp(s_o), ties by
     number.
 
@@ -52,7 +52,7 @@ def rank_sum(original: Scored, expanded: Scored, kappa: Fraction) -> Scored:
     if size:
         order = fuse_order(orders, [Fraction(1), Fraction(1)], kappa)
         scores[order] = np.arange(size, 0, -1, dtype=np.float64)
-    return Scored(original.docs, scores)
+    return SparseHits(original.docs, scores)
 
 
 def _log(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ from pytrec_eval import RelevanceEvaluator
 
 # Measure, as trec_eval spells it -> column of the records. Read from trec_eval itself, which
 # `desa_ray.core.evaluation` reaches through ir_measures: that makes an object of every value, and
-# there are some cutoffs a query.
+# there are some cutoffs per query.
 CUT_MEASURES = {"ndcg_cut_10": "cut_ndcg_at_10", "recall_20": "cut_recall_at_20"}
 
 

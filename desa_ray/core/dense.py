@@ -86,14 +86,19 @@ def _own(texts_QnD: Vectors) -> Vectors:
     """A contiguous, writable copy, so that one compilation serves slices and memory maps too."""
     if texts_QnD.ndim != 3 or texts_QnD.shape[1] == 0:
         raise DesaError(
-            f"vectors of shape {texts_QnD.shape} where [queries, references >= 1, dimensions] is"
-            " meant"
+            f"vectors of shape {texts_QnD.shape}, expected [queries, references >= 1, dimensions]"
         )
     return np.array(texts_QnD, order="C")
 
 
 @njit(cache=True, nogil=True)
-def _residual(query_QD, texts_QnD, gamma, expanded_QD, angle_Q):
+def _residual(
+    query_QD: Vectors,
+    texts_QnD: Vectors,
+    gamma: float,
+    expanded_QD: Vectors,
+    angle_Q: NDArray[np.float64],
+) -> None:
     _, n, dimensions = texts_QnD.shape
     z = np.empty(dimensions)
     for row in range(query_QD.shape[0]):
@@ -117,7 +122,7 @@ def _residual(query_QD, texts_QnD, gamma, expanded_QD, angle_Q):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _contextual(texts_QnD, mean_QD):
+def _contextual(texts_QnD: Vectors, mean_QD: Vectors) -> int:
     """Fills mean_QD; returns a row whose vectors cancel out, or -1."""
     rows, n, dimensions = texts_QnD.shape
     mean = np.empty(dimensions)
@@ -138,7 +143,7 @@ def _contextual(texts_QnD, mean_QD):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _anchored(query_QD, texts_QnD, alpha, expanded_QD):
+def _anchored(query_QD: Vectors, texts_QnD: Vectors, alpha: float, expanded_QD: Vectors) -> int:
     """Fills expanded_QD; returns a row whose parts cancel out, or -1."""
     rows, n, dimensions = texts_QnD.shape
     mixed = np.empty(dimensions)

@@ -9,7 +9,7 @@ float32 and breaks ties by descending id, so it is given -rank, which never ties
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import ir_measures
 import polars as pl
@@ -76,6 +76,7 @@ def parse_measures(names: Iterable[str]) -> dict[str, Measure]:
 
 @lru_cache(maxsize=1024)
 def _parsed(name: str) -> Measure:
+    measure: Any = None
     try:
         if len(name) > MAX_NAME:
             raise ValueError(f"it is longer than {MAX_NAME} characters")
@@ -96,11 +97,16 @@ def _parsed(name: str) -> Measure:
     return measure
 
 
+def _params(measure: Measure) -> Mapping[str, Any]:
+    """Its parameters: ir_measures comes without types."""
+    return cast(Mapping[str, Any], cast(Any, measure).params)
+
+
 def _refused(measure: Measure) -> str:
     """Why a measure has no value here; empty for one that has."""
-    params = measure.params
+    params = _params(measure)
     numbers = {name: value for name, value in params.items() if type(value) in (int, float)}
-    gains = params.get("gains", {})
+    gains: Mapping[Any, Any] = params.get("gains", {})
     if measure.NAME not in {*TREC_EVAL, *PLAIN}:
         return f"{measure.NAME} is not computed here"
     if any(isinstance(value, bool) for name, value in params.items() if name in ("cutoff", "rel")):
@@ -130,7 +136,7 @@ def grade_limits(names: Iterable[str]) -> dict[str, int]:
     for name, measure in parse_measures(names).items():
         if measure.NAME == "ERR":
             found[name] = ERR_SCALE
-        elif measure.params.get("dcg") == "exp-log2":
+        elif _params(measure).get("dcg") == "exp-log2":
             found[name] = MOST_EXPONENTIAL
     return found
 
@@ -161,7 +167,7 @@ def computed_plainly(names: Iterable[str]) -> bool:
 
 
 def _is_plain(measure: Measure) -> bool:
-    own_gain = measure.params.get("dcg") == "exp-log2" or "gains" in measure.params
+    own_gain = _params(measure).get("dcg") == "exp-log2" or "gains" in _params(measure)
     return measure.NAME in PLAIN and (measure.NAME != "nDCG" or own_gain)
 
 
@@ -172,7 +178,7 @@ def depth_needed(names: Iterable[str]) -> int | None:
 
 @lru_cache(maxsize=64)
 def _depth_needed(names: tuple[str, ...]) -> int | None:
-    params = [measure.params for measure in parse_measures(names).values()]
+    params = [_params(measure) for measure in parse_measures(names).values()]
     if any("cutoff" not in own or own.get("judged_only") for own in params):
         return None
     return max((own["cutoff"] for own in params), default=0)
@@ -249,11 +255,11 @@ def scored(
     by_call: dict[tuple[int, bool], dict[str, str]] = {}  # trec_eval has one relevance level a call
     for name, measure in parsed.items():
         if not _is_plain(measure):
-            key = 1 if measure.NAME == "nDCG" else measure.params.get("rel", 1)
-            by_call.setdefault((key, measure.params.get("judged_only", False)), {})[name] = (
+            level: int = 1 if measure.NAME == "nDCG" else _params(measure).get("rel", 1)
+            by_call.setdefault((level, _params(measure).get("judged_only", False)), {})[name] = (
                 _trec_name(measure)
             )
-    run = {}
+    run: dict[str, dict[str, float]] = {}
     for query in grades:
         if len(rankings[query]):
             run[query] = {doc: -float(rank) for rank, doc in enumerate(rankings[query])}
@@ -261,7 +267,7 @@ def scored(
         evaluator: Any = RelevanceEvaluator(
             grades, set(own.values()), relevance_level=rel, judged_docs_only_flag=judged_only
         )
-        found = evaluator.evaluate(run) if run else {}
+        found: dict[str, dict[str, float]] = evaluator.evaluate(run) if run else {}
         for name, spelled in own.items():
             columns[name] = {query: float(values[spelled]) for query, values in found.items()}
     return {
@@ -273,12 +279,14 @@ def _plain_values(
     measure: Measure, grades: Mapping[str, Mapping[str, int]], rankings: Mapping[str, Sequence[str]]
 ) -> dict[str, float]:
     compute = PLAIN[str(measure.NAME)]
-    return {query: compute(rankings[query], own, **measure.params) for query, own in grades.items()}
+    return {
+        query: compute(rankings[query], own, **_params(measure)) for query, own in grades.items()
+    }
 
 
 def _trec_name(measure: Measure) -> str:
-    if measure.NAME == "SetP" and measure.params.get("relative"):
+    if measure.NAME == "SetP" and _params(measure).get("relative"):
         return "set_relative_P"
-    cutoff = measure.params.get("cutoff")
+    cutoff = _params(measure).get("cutoff")
     spelled = WHOLE.get(str(measure.NAME), "") if cutoff is None else ""
     return spelled or TREC_EVAL[str(measure.NAME)].format(cutoff=cutoff)

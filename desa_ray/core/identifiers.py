@@ -15,12 +15,13 @@ from collections.abc import (
     Mapping,
     Sequence,
     Set,
+    Sized,
     ValuesView,
 )
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ def rational(value: object, name: str) -> Fraction:
     shortest decimal form.
 
     Raises:
-        DesaError: anything else; `name` says what it was meant for.
+        DesaError: anything else; `name` says what it is for.
     """
     try:
         if isinstance(value, bool):
@@ -55,31 +56,31 @@ def ordered(channel: object, name: str) -> list[str]:
 
     Raises:
         DesaError: what has no order of its own (sets, views of a dict), gives its items once
-            (generators), or is one text; an id that is no string, has no UTF-8 form, or stands
-            there twice; a score that is no finite number.
+            (generators), or is one text; an id that is no string, has no UTF-8 form, or is
+            listed twice; a score that is no finite number.
     """
     if isinstance(channel, Mapping):
-        return _by_score(channel, name)
+        return _by_score(cast(Mapping[Any, Any], channel), name)
     if isinstance(channel, str | bytes | bytearray):
         raise DesaError(
-            f"{channel[:40]!r} is no list of document ids",
+            f"{channel[:40]!r} is not a list of document ids",
             where=name,
             hint="give a list of ids, or the path of a TREC run that is there",
         )
     if isinstance(channel, Set | KeysView | ItemsView | ValuesView):
-        what = f"a {type(channel).__name__} has no order"
+        what = f"a {_type_name(cast(object, channel))} has no order"
         raise DesaError(
             what, where=name, hint="give a list, best first, or a dict from ids to scores"
         )
     if isinstance(channel, Iterator) or not isinstance(channel, Iterable):
-        what = f"a {type(channel).__name__} is no list of document ids"
+        what = f"a {_type_name(cast(object, channel))} is not a list of document ids"
         raise DesaError(
             what, where=name, hint="give a list, best first, or a dict from ids to scores"
         )
-    documents = list(channel)
+    documents: list[str] = []
     seen: set[str] = set()
-    for document in documents:
-        _check_id(document, name)
+    for item in cast(Iterable[object], channel):
+        document = _checked_id(item, name)
         if document in seen:
             raise DesaError(
                 f"document {document[:80]!r} is listed twice",
@@ -87,14 +88,20 @@ def ordered(channel: object, name: str) -> list[str]:
                 hint="keep its best place",
             )
         seen.add(document)
+        documents.append(document)
     return documents
 
 
-def _check_id(document: object, name: str) -> None:
+def _type_name(value: object) -> str:
+    return type(value).__name__
+
+
+def _checked_id(document: object, name: str) -> str:
     if not isinstance(document, str):
-        scored = isinstance(document, tuple | list) and len(document) == 2
+        shown = repr(document)[:80]
+        scored = isinstance(document, tuple | list) and len(cast(Sized, document)) == 2
         hint = "give pairs of ids and scores as a dict" if scored else "write ids as strings"
-        raise DesaError(f"document id {repr(document)[:80]} is not a string", where=name, hint=hint)
+        raise DesaError(f"document id {shown} is not a string", where=name, hint=hint)
     try:
         document.encode()
     except UnicodeEncodeError:
@@ -102,11 +109,12 @@ def _check_id(document: object, name: str) -> None:
         raise DesaError(
             f"document id {document[:80]!r} holds a lone surrogate", where=name, hint=hint
         ) from None
+    return document
 
 
 def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
     for document, score in scores.items():
-        _check_id(document, name)
+        _checked_id(document, name)
         number = isinstance(score, Real | Decimal) and not isinstance(score, bool | np.bool_)
         if not number or not math.isfinite(score):
             what = f"score {repr(score)[:80]} of document {document[:80]!r} is not a finite number"
@@ -134,10 +142,10 @@ def numbered(
     names = names or [f"channel {number}" for number in range(len(channels))]
     lists = [ordered(channel, name) for name, channel in zip(names, channels, strict=True)]
     ids = sorted(
-        set().union(*lists)
+        set[str]().union(*lists)
     )  # Python orders strings by code point, which is the order of UTF-8 bytes
     number = {document: n for n, document in enumerate(ids)}
-    numbered = []
+    numbered: list[NDArray[np.int32]] = []
     for documents in lists:
         numbered.append(np.array([number[document] for document in documents], np.int32))
     return ids, numbered

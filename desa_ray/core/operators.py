@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 from desa_ray.core.controls import geometric, masked_sum, rank_sum
 from desa_ray.core.dense import Vectors, anchored, contextual, residual, single
 from desa_ray.core.relaxation import relax_count, relax_share
-from desa_ray.core.sparse import Scored, mask, product, product_of_both
+from desa_ray.core.sparse import SparseHits, intersection_product, mask, product
 
 __all__ = [
     "DENSE_OPERATORS",
     "SPARSE_OPERATORS",
     "DenseOperator",
     "Option",
-    "Scored",
+    "SparseHits",
     "SparseOperator",
 ]
 
 Diagnostics = dict[str, NDArray[np.float64]]
+Hits = Mapping[str, SparseHits]
+DenseFunction = Callable[[Mapping[str, Vectors]], tuple[Vectors, Diagnostics]]
+SparseFunction = Callable[[Hits], SparseHits]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class DenseOperator:
 
     function: Callable[..., tuple[Vectors, Diagnostics]]
     texts: tuple[str, ...]
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     one_text: bool = False
     calibrated: bool = False
 
@@ -84,9 +87,9 @@ class SparseOperator:
             range by range.
     """
 
-    function: Callable[..., Scored]
+    function: Callable[..., SparseHits]
     texts: tuple[str, ...]
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     one_text: bool = False
     local: bool = True
 
@@ -103,24 +106,25 @@ def _anchor(vectors: Mapping[str, Vectors], alpha: Fraction | float) -> tuple[Ve
     return anchored(vectors["query"], vectors["rewrite"], float(alpha)), {}
 
 
+def _original(vectors: Mapping[str, Vectors]) -> tuple[Vectors, Diagnostics]:
+    return vectors["query"].copy(), {}
+
+
+def _of_texts(equation: Callable[[Vectors], Vectors], texts: str) -> DenseFunction:
+    """The equation of the vectors of one kind of texts."""
+    return lambda vectors: (equation(vectors[texts]), {})
+
+
 DENSE_OPERATORS: dict[str, DenseOperator] = {
-    "original": DenseOperator(lambda vectors: (vectors["query"].copy(), {}), ("query",)),
+    "original": DenseOperator(_original, ("query",)),
     "residual": DenseOperator(_residual, ("query", "query_reference")),
-    "contextual": DenseOperator(
-        lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)
-    ),
-    "hyde": DenseOperator(lambda vectors: (contextual(vectors["reference"]), {}), ("reference",)),
+    "contextual": DenseOperator(_of_texts(contextual, "query_reference"), ("query_reference",)),
+    "hyde": DenseOperator(_of_texts(contextual, "reference"), ("reference",)),
     "query2doc": DenseOperator(
-        lambda vectors: (single(vectors["query_reference"]), {}),
-        ("query_reference",),
-        one_text=True,
+        _of_texts(single, "query_reference"), ("query_reference",), one_text=True
     ),
-    "mugi": DenseOperator(
-        lambda vectors: (contextual(vectors["query_reference"]), {}), ("query_reference",)
-    ),
-    "rewrite": DenseOperator(
-        lambda vectors: (single(vectors["rewrite"]), {}), ("rewrite",), one_text=True
-    ),
+    "mugi": DenseOperator(_of_texts(contextual, "query_reference"), ("query_reference",)),
+    "rewrite": DenseOperator(_of_texts(single, "rewrite"), ("rewrite",), one_text=True),
     "residual_weight": DenseOperator(
         _residual, ("query", "query_reference"), {"gamma": Option(Fraction(0))}
     ),
@@ -131,51 +135,64 @@ DENSE_OPERATORS: dict[str, DenseOperator] = {
 }
 SHARE = {"share": Option(Fraction(0), Fraction(1))}
 
+
+def _source(name: str) -> SparseFunction:
+    """One of the lists as it is."""
+    return lambda hits: hits[name]
+
+
+def _mugi(hits: Hits, **_: Fraction) -> SparseHits:
+    """The list of MuGI's text; the options are the template's."""
+    return hits["mugi"]
+
+
+def _of_lists(
+    equation: Callable[[SparseHits, SparseHits], SparseHits], other: str
+) -> SparseFunction:
+    """The equation of the query's list and another one."""
+    return lambda hits: equation(hits["query"], hits[other])
+
+
+def _with_number(
+    equation: Callable[[SparseHits, SparseHits, Fraction], SparseHits], option: str
+) -> Callable[..., SparseHits]:
+    """The equation of the query's list, the expanded query's and an option."""
+
+    def combined(hits: Hits, **options: Fraction) -> SparseHits:
+        return equation(hits["query"], hits["expanded"], options[option])
+
+    return combined
+
+
+BOTH = ("query", "expanded")
 SPARSE_OPERATORS: dict[str, SparseOperator] = {
-    "original": SparseOperator(lambda hits: hits["query"], ("query",)),
-    "product": SparseOperator(
-        lambda hits: product(hits["query"], hits["expanded"]), ("query", "expanded")
-    ),
-    "rewrite": SparseOperator(lambda hits: hits["expanded"], ("expanded",)),
-    "mask": SparseOperator(
-        lambda hits: mask(hits["query"], hits["expanded"]), ("query", "expanded")
-    ),
-    "references_only": SparseOperator(lambda hits: hits["references"], ("references",)),
+    "original": SparseOperator(_source("query"), ("query",)),
+    "product": SparseOperator(_of_lists(product, "expanded"), BOTH),
+    "rewrite": SparseOperator(_source("expanded"), ("expanded",)),
+    "mask": SparseOperator(_of_lists(mask, "expanded"), BOTH),
+    "references_only": SparseOperator(_source("references"), ("references",)),
     "references_product": SparseOperator(
-        lambda hits: product_of_both(hits["query"], hits["references"]), ("query", "references")
+        _of_lists(intersection_product, "references"), ("query", "references")
     ),
-    "query2doc": SparseOperator(lambda hits: hits["query2doc"], ("query2doc",)),
+    "query2doc": SparseOperator(_source("query2doc"), ("query2doc",)),
     "mugi": SparseOperator(
-        lambda hits, **_: hits["mugi"],
+        _mugi,
         ("mugi",),
         {"min_repeats": Option(Fraction(0), whole=True, default=Fraction(0))},
     ),
     "relax_count": SparseOperator(
-        lambda hits, count: relax_count(hits["query"], hits["expanded"], count),
-        ("query", "expanded"),
+        _with_number(relax_count, "count"),
+        BOTH,
         {"count": Option(Fraction(0), whole=True)},
         local=False,
     ),
-    "relax_share": SparseOperator(
-        lambda hits, share: relax_share(hits["query"], hits["expanded"], share),
-        ("query", "expanded"),
-        {"share": Option(Fraction(0), Fraction(1))},
-        local=False,
-    ),
-    "word2passage": SparseOperator(lambda hits: hits["word2passage"], ("word2passage",)),
-    "masked_sum": SparseOperator(
-        lambda hits, share: masked_sum(hits["query"], hits["expanded"], share),
-        ("query", "expanded"),
-        SHARE,
-    ),
-    "geometric": SparseOperator(
-        lambda hits, share: geometric(hits["query"], hits["expanded"], share),
-        ("query", "expanded"),
-        SHARE,
-    ),
+    "relax_share": SparseOperator(_with_number(relax_share, "share"), BOTH, SHARE, local=False),
+    "word2passage": SparseOperator(_source("word2passage"), ("word2passage",)),
+    "masked_sum": SparseOperator(_with_number(masked_sum, "share"), BOTH, SHARE),
+    "geometric": SparseOperator(_with_number(geometric, "share"), BOTH, SHARE),
     "rank_sum": SparseOperator(
-        lambda hits, kappa: rank_sum(hits["query"], hits["expanded"], kappa),
-        ("query", "expanded"),
+        _with_number(rank_sum, "kappa"),
+        BOTH,
         {"kappa": Option(Fraction(0), default=Fraction(60))},
         local=False,
     ),

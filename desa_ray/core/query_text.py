@@ -41,13 +41,21 @@ def _mugi(query: str, references: Sequence[str], min_repeats: int = 0) -> str:
     return _joined(max(mugi_repeats(query, references), min_repeats), query, references)
 
 
+def _query(query: str, references: Sequence[str]) -> str:
+    return query
+
+
+def _repeated(copies: int) -> Callable[[str, Sequence[str]], str]:
+    return lambda query, references: _joined(copies, query, references)
+
+
 # A sparse source is one bag-of-words query; `desa_ray.core.reweighting` has those made of terms
 # instead of text.
 SPARSE_TEXTS: dict[str, Callable[..., str]] = {
-    "query": lambda query, references: query,
-    "expanded": lambda query, references: _joined(1, query, references),
-    "references": lambda query, references: _joined(0, query, references),
-    "query2doc": lambda query, references: _joined(QUERY2DOC_COPIES, query, references),
+    "query": _query,
+    "expanded": _repeated(1),
+    "references": _repeated(0),
+    "query2doc": _repeated(QUERY2DOC_COPIES),
     "mugi": _mugi,
 }
 TEXT_OPTIONS: dict[str, tuple[str, ...]] = {

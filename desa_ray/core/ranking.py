@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from desa_ray.core.arrays import Int32s, UInt32s
 from desa_ray.errors import DesaError
 
 BITS = 26
@@ -82,7 +83,7 @@ def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 @njit(cache=True, nogil=True)
-def radix_sort(keys, values, result):
+def radix_sort(keys: UInt32s, values: Int32s, result: Int32s) -> None:
     """Writes the values by ascending key, stably: radix sort by 11, 11 and 10 bits. Keys and values
     are overwritten.
     """

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from desa_ray.errors import DesaError
 from desa_ray.types import canonical_json
@@ -35,8 +36,8 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Oddities:
-    """Blemishes of recorded texts that are counted, not refused: items that repeat an earlier one;
+class RecordingWarnings:
+    """Faults of recorded texts that are counted, not refused: items that repeat an earlier one;
     placeholders.
     """
 
@@ -67,7 +68,7 @@ def check_references(
         return Verdict(None, f"the output is not valid JSON: {error}")
     if not isinstance(value, list):
         return Verdict(None, f"the output is not a JSON array but {_json_type(value)}")
-    return check_items(value, system_prompt=system_prompt, count=count)
+    return check_items(cast(list[object], value), system_prompt=system_prompt, count=count)
 
 
 def check_items(items: Sequence[object], *, system_prompt: str, count: int = REFERENCES) -> Verdict:
@@ -98,7 +99,9 @@ def check_texts(items: Sequence[object], count: int) -> Verdict:
     return Verdict(tuple(str(item) for item in items))
 
 
-def check_recorded(texts: object, expected_count: int, *, system_prompt: str = "") -> Oddities:
+def check_recorded(
+    texts: object, expected_count: int, *, system_prompt: str = ""
+) -> RecordingWarnings:
     """Checks recorded text of foreign origin: count, type and blanks only (method.md section 2).
 
     Raises:
@@ -106,12 +109,12 @@ def check_recorded(texts: object, expected_count: int, *, system_prompt: str = "
     """
     if not isinstance(texts, list):
         raise DesaError(f"texts is not an array but {_json_type(texts)}")
-    verdict = check_texts(texts, expected_count)
+    verdict = check_texts(cast(list[object], texts), expected_count)
     if verdict.texts is None:
         raise DesaError(verdict.reason or "")
     distinct = {_folded(text) for text in verdict.texts}
     prompt = system_prompt.casefold()
-    return Oddities(
+    return RecordingWarnings(
         len(verdict.texts) - len(distinct),
         sum(_is_placeholder(text, prompt) for text in verdict.texts),
     )
@@ -134,8 +137,8 @@ def request_seed(
 
 
 def _unusable(items: Sequence[object]) -> str | None:
-    """Why an item is no text at all; a lone surrogate (JSON's `\\ud800`) has no UTF-8 form to store
-    or index.
+    """Why an item is not a text at all; a lone surrogate (JSON's `\\ud800`) has no UTF-8 form to
+    store or index.
     """
     for number, item in enumerate(items, start=1):
         if not isinstance(item, str):
@@ -157,7 +160,7 @@ def _is_placeholder(text: str, folded_prompt: str) -> bool:
 
 
 def _json_type(value: object) -> str:
-    names = {
+    names: dict[type, str] = {
         dict: "an object",
         list: "an array",
         str: "a string",

@@ -18,10 +18,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.sparse import Scored, product
+from desa_ray.core.sparse import SparseHits, product
 
 
-def relax_count(original: Scored, expanded: Scored, count: Fraction) -> Scored:
+def relax_count(original: SparseHits, expanded: SparseHits, count: Fraction) -> SparseHits:
     """Admits the `count` (a whole number >= 0) expansion-only documents of the highest s_r, ties by
     number.
     """
@@ -30,7 +30,7 @@ def relax_count(original: Scored, expanded: Scored, count: Fraction) -> Scored:
     return _admitting(original, expanded, np.sort(outside[best]))
 
 
-def relax_share(original: Scored, expanded: Scored, share: Fraction) -> Scored:
+def relax_share(original: SparseHits, expanded: SparseHits, share: Fraction) -> SparseHits:
     """Admits the expansion-only documents with s_r above `share` (0..1) times the highest s_r; 1
     admits none.
     """
@@ -41,15 +41,15 @@ def relax_share(original: Scored, expanded: Scored, share: Fraction) -> Scored:
     )
 
 
-def _outside(original: Scored, expanded: Scored) -> NDArray[np.intp]:
+def _outside(original: SparseHits, expanded: SparseHits) -> NDArray[np.intp]:
     """Places, in the expanded hit list, of documents that the original one lacks."""
     return np.flatnonzero(~np.isin(expanded.docs, original.docs, assume_unique=True))
 
 
-def _admitting(original: Scored, expanded: Scored, places: NDArray[np.intp]) -> Scored:
+def _admitting(original: SparseHits, expanded: SparseHits, places: NDArray[np.intp]) -> SparseHits:
     anchored = product(original, expanded)
     floor = np.float64(original.scores.min()) if original.docs.size else np.float64(1)
     docs = np.concatenate([anchored.docs, expanded.docs[places]])
     scores = np.concatenate([anchored.scores, floor * expanded.scores[places]]).astype(np.float64)
     order = np.argsort(docs, kind="stable")
-    return Scored(docs[order], scores[order])
+    return SparseHits(docs[order], scores[order])

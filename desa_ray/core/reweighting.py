@@ -18,7 +18,7 @@ def word2passage(query: Terms, references: Sequence[Terms]) -> Terms:
     these weights / query length) times. Not as there: they ask the model for words, a sentence and
     a passage, and give each level an importance tuned on a grid by data set and query type, times a
     factor for document length. Shared references have one level, and nothing here is tuned, so the
-    importance of a term is the number of references that hold it; and the query stands there at
+    importance of a term is the number of references that hold it; and the query occurs at
     least once.
 
     Args:

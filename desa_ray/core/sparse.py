@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Scored:
+class SparseHits:
     """A hit list.
 
     Attributes:
@@ -28,30 +28,30 @@ class Scored:
         assert bool(np.all(self.docs[1:] > self.docs[:-1])), "document numbers must ascend"
 
 
-def product(original: Scored, expanded: Scored) -> Scored:
+def product(original: SparseHits, expanded: SparseHits) -> SparseHits:
     """Score-product anchoring: s_o s_r on supp(s_o), in float64, where a product of two float32 is
     exact.
 
     The expanded query contains the original one, so every hit of `original` is a hit of `expanded`.
     """
     places = _places(original, expanded)
-    return Scored(original.docs, original.scores.astype(np.float64) * expanded.scores[places])
+    return SparseHits(original.docs, original.scores.astype(np.float64) * expanded.scores[places])
 
 
-def mask(original: Scored, expanded: Scored) -> Scored:
+def mask(original: SparseHits, expanded: SparseHits) -> SparseHits:
     """Binary mask: s_r on supp(s_o)."""
-    return Scored(original.docs, expanded.scores[_places(original, expanded)])
+    return SparseHits(original.docs, expanded.scores[_places(original, expanded)])
 
 
-def product_of_both(original: Scored, references: Scored) -> Scored:
+def intersection_product(original: SparseHits, references: SparseHits) -> SparseHits:
     """s_o s_refs on supp(s_o) and supp(s_refs), in float64."""
     docs, first, second = np.intersect1d(
         original.docs, references.docs, assume_unique=True, return_indices=True
     )
-    return Scored(docs, original.scores[first].astype(np.float64) * references.scores[second])
+    return SparseHits(docs, original.scores[first].astype(np.float64) * references.scores[second])
 
 
-def _places(original: Scored, expanded: Scored) -> NDArray[np.intp]:
+def _places(original: SparseHits, expanded: SparseHits) -> NDArray[np.intp]:
     """Where the hits of `original` stand among those of `expanded`."""
     places = np.searchsorted(expanded.docs, original.docs)
     found = places < expanded.docs.size

@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from desa_ray.core.arrays import Float32s, Integer, UInt32s
 from desa_ray.errors import DesaError
 
 Keys = NDArray[np.uint64]
@@ -57,7 +58,7 @@ class TopK:
             return self._keep(row, scores, first, EVERYTHING)
         self._counts_Q[row] = count
         self._limits_Q[row] = reached if count >= self.depth else EVERYTHING
-        return count >= 0
+        return bool(count >= 0)
 
     def merge(self, row: int, keys: Keys) -> None:
         """Takes in what another `TopK` kept of other documents for the query of this row."""
@@ -122,7 +123,14 @@ def _guess(scores: NDArray[np.float32], depth: int) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _keep(scores_n, first, depth, keys_M, count, limit):
+def _keep(
+    scores_n: Float32s,
+    first: Integer,
+    depth: Integer,
+    keys_M: Keys,
+    count: Integer,
+    limit: np.uint64,
+) -> tuple[Integer, np.uint64]:
     """Appends the keys up to `limit`, which moves as better ones come; returns how many there are,
     and the limit.
 
@@ -155,7 +163,7 @@ def _keep(scores_n, first, depth, keys_M, count, limit):
 
 
 @njit(cache=True, nogil=True)
-def _set_floor(floor, limit):
+def _set_floor(floor: UInt32s, limit: np.uint64) -> None:
     """Sets `floor` to the bits of the score behind a key; -inf for the limit that lets everything
     pass.
     """
@@ -167,7 +175,7 @@ def _set_floor(floor, limit):
 
 
 @njit(cache=True, nogil=True)
-def _cut_back(keys, depth):
+def _cut_back(keys: Keys, depth: Integer) -> np.uint64:
     """Moves the `depth` smallest keys to the front and returns the largest of these (quickselect,
     Hoare).
     """

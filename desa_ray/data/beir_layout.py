@@ -32,7 +32,7 @@ def open_layout(place: Path, split: str) -> dict[str, SourceFile]:
         raise DesaError(
             f"lacks {', '.join(missing)}",
             where=str(place),
-            hint=f"the BEIR layout wants {', '.join(wanted)}{known}",
+            hint=f"the BEIR layout requires {', '.join(wanted)}{known}",
         )
     return files
 

@@ -21,7 +21,7 @@ from desa_ray.http_failures import one_line
 from desa_ray.terminal import screen
 
 TIMEOUT_S = 30.0  # without an answer for as long, there is no network
-RATE = 16 << 10  # bytes a second: a slower download is given up
+RATE = 16 << 10  # bytes per second: a slower download is ended
 LARGEST = 64 << 30
 
 

@@ -56,7 +56,7 @@ def load() -> RawCollection:
     lines = (data / "needs.jsonl").read_text(encoding="utf-8").splitlines()
     queries = [(need["id"], need["text"]) for need in map(json.loads, lines)]
     lines = (data / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    judged = []
+    judged: list[tuple[str, str, int]] = []
     for line in lines:
         query, document, grade = line.split("\t")
         judged.append((query, document, int(grade)))

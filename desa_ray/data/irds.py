@@ -48,7 +48,7 @@ def read(config: DatasetConfig) -> RawCollection:
 
 
 def identity(config: DatasetConfig) -> str:
-    """Hex SHA-256 over the rows: an id can be registered anew, and its files' places are
+    """Hex SHA-256 over the rows: an id can be registered again, and its files' places are
     ir_datasets' own affair.
     """
     raw = read(config)

@@ -34,5 +34,5 @@ class RawCollection:
     documents: list[tuple[str, str, str]]
     queries: list[tuple[str, str]]
     qrels: list[tuple[str, str, int]]
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict[str, int])
     broken: bool = False

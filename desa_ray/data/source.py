@@ -8,7 +8,7 @@ collection's identity does not depend on its packing.
 import hashlib
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -208,6 +208,6 @@ def _refuse_unsafe(path: Path, size: int, members: list[zipfile.ZipInfo]) -> Non
 
 
 @contextmanager
-def _open_member(path: Path, member: zipfile.ZipInfo) -> Iterator[BinaryIO]:
+def _open_member(path: Path, member: zipfile.ZipInfo) -> Generator[BinaryIO]:
     with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
         yield cast(BinaryIO, stream)

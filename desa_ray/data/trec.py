@@ -38,7 +38,7 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
     """Query id -> document ids, best first; queries as they first occur.
 
     The rank column decides. Ranks may start anywhere and have gaps: only their order counts, and a
-    score that rises with the rank is refused, as nothing says which of the two is meant. Where
+    score that rises with the rank is refused, as nothing says which of the two is right. Where
     ranks of a query tie (BEIR writes 0 everywhere) they are no order, so that query goes by score,
     as trec_eval does; equal scores go by rank, then by id. Lines may stand in any order.
 
@@ -118,7 +118,7 @@ class _Lines:
             for before, after in pairwise(order):
                 if scores[after] > scores[before]:
                     detail = f"query {shown(query)[1:-1]}, rank {ranks[after]}"
-                    hint = "sort the lines by what is meant and number the ranks anew"
+                    hint = "sort the lines as intended and renumber the ranks"
                     findings.line(
                         file, self.lines[after], "the score rises with the rank", detail, hint=hint
                     )
@@ -195,7 +195,9 @@ def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str,
             else:
                 findings.line(str(path), line, "not three tab-separated columns", hint=BEIR_LINE)
         return
-    for line, text in [] if first is None else chain([first], lines):
+    if first is None:
+        return
+    for line, text in chain([first], lines):
         fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
         if len(fields) == 4:
             yield line, (fields[0], fields[2], fields[3])

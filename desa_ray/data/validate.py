@@ -2,7 +2,7 @@
 together.
 
 Refused are ids that cannot be told apart, stored or ordered, and judgments that point nowhere.
-Oddities that retrieval copes with (empty texts, unjudged queries) are kept and counted.
+Unusual content that retrieval copes with (empty texts, unjudged queries) are kept and counted.
 """
 
 from collections import Counter
@@ -70,7 +70,8 @@ def _joined(raw: RawCollection) -> list[tuple[str, str]]:
     """(id, text) of every document, the title before the text; each row leaves `raw` as it is
     joined.
     """
-    rows, documents = raw.documents, []
+    rows = raw.documents
+    documents: list[tuple[str, str]] = []
     rows.reverse()
     while rows:
         key, title, text = rows.pop()

@@ -23,7 +23,7 @@ MAX_HEADER = 16 << 20
 MAX_NUMBER = 1 << 20  # of layers, heads, dimensions or positions
 FLOATS = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
 OTHER = "use encoder.backend=sentence_transformers for other architectures"
-ANEW = "fetch it anew"
+AGAIN = "fetch it again"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def read_architecture(path: Path) -> Architecture:
     """Read `config.json`; refuses what the ONNX conversion would compute wrongly.
 
     Raises:
-        DesaError: unreadable, a field is missing or no number that can be meant, or not a plain
+        DesaError: unreadable, a field is missing or no possible number, or not a plain
             BERT encoder.
     """
     values = _object(_read(path, MAX_CONFIG), path)
@@ -59,10 +59,10 @@ def read_architecture(path: Path) -> Architecture:
     )
     if architecture.hidden % architecture.heads:
         what = (
-            f"hidden_size {architecture.hidden} is no multiple of num_attention_heads"
+            f"hidden_size {architecture.hidden} is not a multiple of num_attention_heads"
             f" {architecture.heads}"
         )
-        raise DesaError(what, where=str(path), hint=ANEW)
+        raise DesaError(what, where=str(path), hint=AGAIN)
     return architecture
 
 
@@ -73,7 +73,7 @@ def _read(path: Path, limit: int) -> bytes:
     except OSError as error:
         raise DesaError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
     if len(data) > limit:
-        raise DesaError(f"is larger than {limit >> 20} MiB", where=str(path), hint=ANEW)
+        raise DesaError(f"is larger than {limit >> 20} MiB", where=str(path), hint=AGAIN)
     return data
 
 
@@ -82,10 +82,10 @@ def _object(data: bytes, path: Path, what: str = "a BERT configuration") -> dict
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise DesaError(
-            f"not {what}: {' '.join(str(error).split())[:200]}", where=str(path), hint=ANEW
+            f"not {what}: {' '.join(str(error).split())[:200]}", where=str(path), hint=AGAIN
         ) from None
     if not isinstance(values, dict):
-        raise DesaError(f"not {what} but {shown_value(values)}", where=str(path), hint=ANEW)
+        raise DesaError(f"not {what} but {shown_value(values)}", where=str(path), hint=AGAIN)
     return values
 
 
@@ -106,7 +106,7 @@ def _epsilon(values: Mapping[str, Any], path: Path) -> float:
 def _wrong(values: Mapping[str, Any], name: str, wanted: str, path: Path) -> DesaError:
     found = f"{name} is {shown_value(values[name])}" if name in values else f"{name} is missing"
     return DesaError(
-        f"not a BERT configuration: {found}, {wanted} is meant", where=str(path), hint=OTHER
+        f"not a BERT configuration: {found}, expected {wanted}", where=str(path), hint=OTHER
     )
 
 
@@ -133,7 +133,7 @@ def read_header(path: Path) -> dict[str, Tensor]:
             length = int.from_bytes(file.read(8), "little")
             if size < 8 or length > min(size - 8, MAX_HEADER):
                 what = f"not a readable safetensors file: its header cannot have {length} bytes"
-                raise DesaError(what, where=str(path), hint=ANEW)
+                raise DesaError(what, where=str(path), hint=AGAIN)
             entries = _object(file.read(length), path, "a readable safetensors file")
     except OSError as error:
         raise DesaError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
@@ -144,16 +144,16 @@ def read_header(path: Path) -> dict[str, Tensor]:
         tensor = _tensor(entry, 8 + length, size)
         if tensor is None:
             what = f"not a readable safetensors file: tensor {shown(name)} is {shown_value(entry)}"
-            raise DesaError(what, where=str(path), hint=ANEW)
+            raise DesaError(what, where=str(path), hint=AGAIN)
         plain = name.removeprefix("bert.")
         if plain in tensors:
-            raise DesaError(f"tensor {shown(plain)} is listed twice", where=str(path), hint=ANEW)
+            raise DesaError(f"tensor {shown(plain)} is listed twice", where=str(path), hint=AGAIN)
         tensors[plain] = tensor
     return tensors
 
 
 def _tensor(entry: Any, begin: int, size: int) -> Tensor | None:
-    """A header's entry; None for one that cannot be meant. `begin`: where the numbers begin in a
+    """A header's entry; None for an impossible one. `begin`: where the numbers begin in a
     file of `size`.
     """
     if not isinstance(entry, dict):
@@ -203,29 +203,29 @@ def _checked(path: Path, architecture: Architecture, _: tuple[int, int, int]) ->
             raise DesaError(f"lacks the tensor {name!r}", where=str(path), hint=hint)
         if tensor.kind not in FLOATS:
             what = (
-                f"tensor {name!r} is of type {shown(tensor.kind)[1:-1]}, one of {', '.join(FLOATS)}"
-                " is meant"
+                f"tensor {name!r} is of type {shown(tensor.kind)[1:-1]},"
+                f" expected one of {', '.join(FLOATS)}"
             )
             raise DesaError(what, where=str(path), hint="save the weights as float32")
         if not _fits(tensor.shape, shape, at_least=name == "embeddings.position_embeddings.weight"):
-            meant = ", ".join(str(n or "any") for n in shape)
+            expected = ", ".join(str(n or "any") for n in shape)
             what = (
-                f"tensor {name!r} has the shape {list(tensor.shape)}, by config.json [{meant}] is"
-                " meant"
+                f"tensor {name!r} has the shape {list(tensor.shape)}, but config.json"
+                f" says [{expected}]"
             )
             raise DesaError(what, where=str(path), hint="take config.json and weights of one model")
         if not _finite(path, tensor):
             what = f"tensor {name!r} holds a number that is not finite"
-            raise DesaError(what, where=str(path), hint=ANEW)
+            raise DesaError(what, where=str(path), hint=AGAIN)
 
 
-def _fits(found: tuple[int, ...], meant: tuple[int, ...], *, at_least: bool) -> bool:
-    """Whether a shape is the one that is meant; a 0 stands for any length, the first may be more
+def _fits(found: tuple[int, ...], wanted: tuple[int, ...], *, at_least: bool) -> bool:
+    """Whether a shape is the expected one; a 0 stands for any length, the first may be more
     with `at_least`.
     """
-    if len(found) != len(meant) or (at_least and found[0] < meant[0]):
+    if len(found) != len(wanted) or (at_least and found[0] < wanted[0]):
         return False
-    pairs = list(zip(found, meant, strict=True))[at_least:]
+    pairs = list(zip(found, wanted, strict=True))[at_least:]
     return all(have > 0 if want == 0 else have == want for have, want in pairs)
 
 

@@ -37,7 +37,7 @@ def convert(weights: Path, architecture: Architecture) -> bytes:
         tensors = load_file(weights)
     except (SafetensorError, OSError, TypeError, ValueError) as error:
         what = f"not a readable safetensors file: {' '.join(str(error).split())}"
-        raise DesaError(what, where=str(weights), hint="fetch it anew") from None
+        raise DesaError(what, where=str(weights), hint="fetch it again") from None
     try:
         return _Bert(tensors, architecture).model().SerializeToString(deterministic=True)
     except ValueError as error:  # protobuf holds 2 GiB

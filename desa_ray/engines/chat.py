@@ -13,7 +13,7 @@ Message = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingSettings:
     """Decoding settings of a request; `max_new_tokens` counts generated tokens."""
 
     max_new_tokens: int
@@ -35,7 +35,7 @@ class Request:
 
     messages: Sequence[Message]
     seed: int
-    sampling: Sampling
+    sampling: SamplingSettings
     schema: Mapping[str, Any] | None = None
 
 

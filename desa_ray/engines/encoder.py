@@ -185,7 +185,7 @@ def _load_own(config: EncoderConfig, threads: int, model_home: Path, batch_size:
             reason = " ".join(str(error).split())[:300]
             what = f"cannot be loaded: {type(error).__name__}: {reason}"
             raise DesaError(
-                what, where=str(files.weights.parent), hint="fetch the model anew"
+                what, where=str(files.weights.parent), hint="fetch the model again"
             ) from error
     from desa_ray.engines.onnx_encoder import OnnxEncoder
 

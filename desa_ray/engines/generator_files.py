@@ -134,7 +134,7 @@ def _shards(folder: Path) -> list[str]:
     if (folder / INDEX).is_file():
         names = sorted(set(_json(folder / INDEX)["weight_map"].values()))
         if outside := [name for name in names if Path(name).name != name]:
-            raise ValueError(f"{INDEX} names {outside[0]!r}, which is no file of the folder")
+            raise ValueError(f"{INDEX} names {outside[0]!r}, which is not a file of the folder")
         return names
     return [WHOLE]
 

@@ -1,4 +1,4 @@
-"""JSON over HTTP with patience: what may pass is tried again, what will not is one clear error.
+"""JSON over HTTP with retries: transient errors are tried again, others are reported at once.
 
 Connection errors, 408, 429, 5xx, time-outs and bodies that make no sense are tried again after a
 growing, jittered wait that honours Retry-After. Other refusals are final at once. An address where
@@ -30,7 +30,7 @@ Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long and how often: seconds an attempt, attempts, first wait, longest wait (also of a
     Retry-After).
     """
@@ -41,7 +41,7 @@ class Patience:
     max_backoff_s: float
 
 
-class Passing(Exception):
+class TransientError(Exception):
     """An attempt failed in a way that may pass; never seen by a user."""
 
     def __init__(self, what: str, hint: str, wait_s: float = 0.0, *, nobody: bool = False):
@@ -61,7 +61,7 @@ class JsonClient:
     """
 
     base_url: str
-    patience: Patience
+    retry_policy: RetryPolicy
     where: str
     key: str | None = field(default=None, repr=False)
     met: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -78,7 +78,7 @@ class JsonClient:
             stop: once set, the attempt under way ends and no further one begins.
 
         Raises:
-            DesaError: refused for good, or `patience` is at its end.
+            DesaError: refused, or `retry_policy` allows no further attempt.
             Stopped: `stop` was set.
         """
         body = json.dumps(payload).encode()
@@ -86,9 +86,9 @@ class JsonClient:
         while True:
             try:
                 return self._attempt(path, body, parse, stop)
-            except Passing as failure:
+            except TransientError as failure:
                 failures += 1
-                attempts, wait_s = self.patience.attempts, self._wait(failures, failure)
+                attempts, wait_s = self.retry_policy.attempts, self._wait(failures, failure)
                 if failure.nobody and not self.met.is_set():
                     attempts, wait_s = min(attempts, FIRST_ATTEMPTS), min(wait_s, FIRST_WAIT_S)
                 if failures >= attempts:
@@ -97,12 +97,12 @@ class JsonClient:
             if stop.wait(wait_s):
                 raise Stopped
 
-    def _wait(self, failures: int, failure: Passing) -> float:
+    def _wait(self, failures: int, failure: TransientError) -> float:
         """Seconds before the next attempt: doubled each time, by half at random, so that clients
         spread.
         """
-        growing = self.patience.backoff_s * 2 ** min(failures - 1, 60) * random.uniform(0.5, 1)  # noqa: S311
-        return min(max(growing, failure.wait_s), self.patience.max_backoff_s)
+        growing = self.retry_policy.backoff_s * 2 ** min(failures - 1, 60) * random.uniform(0.5, 1)  # noqa: S311
+        return min(max(growing, failure.wait_s), self.retry_policy.max_backoff_s)
 
     def _attempt(
         self, path: str, body: bytes, parse: Callable[[Any], Parsed], stop: Stop
@@ -114,7 +114,7 @@ class JsonClient:
         }
         if self.key is not None:
             headers["Authorization"] = f"Bearer {self.key}"
-        bounds = Bounds(self.patience.timeout_s, body_bytes=BODY_LIMIT, stop=stop)
+        bounds = Bounds(self.retry_policy.timeout_s, body_bytes=BODY_LIMIT, stop=stop)
         try:
             with session(self.base_url, bounds) as server:
                 response = server.post(self.base_url + path, body, headers=headers)
@@ -127,10 +127,10 @@ class JsonClient:
             return parse(json.loads(response.content, parse_constant=_no_number))
         except (ValueError, RecursionError) as error:
             what = (
-                f"the answer makes no sense: {self._excerpt(str(error))}:"
+                f"the answer cannot be read: {self._excerpt(str(error))}:"
                 f" {self._excerpt(response.content)}"
             )
-            raise Passing(what, "is this an OpenAI-compatible server?") from None
+            raise TransientError(what, "is this an OpenAI-compatible server?") from None
 
     def _raise(self, failure: Unanswered) -> NoReturn:
         what = self._excerpt(failure.what)
@@ -139,7 +139,7 @@ class JsonClient:
         hint = "is it running? check generator.base_url"
         if failure.late:
             hint = "raise generator.request_timeout_s or lower generator.concurrency"
-        raise Passing(what, failure.hint or hint, nobody=failure.nobody) from None
+        raise TransientError(what, failure.hint or hint, nobody=failure.nobody) from None
 
     def _refusal(self, response: requests.Response) -> Exception:
         said = self._excerpt(response.content)
@@ -149,11 +149,13 @@ class JsonClient:
             what += through_proxy(self.base_url)
         what += f": {said}" if said else ""
         if code == 429:
-            return Passing(
+            return TransientError(
                 what, "lower generator.concurrency, or wait", _retry_after(response.headers)
             )
         if code == 408 or code >= 500:
-            return Passing(what, "look into the server's log", _retry_after(response.headers))
+            return TransientError(
+                what, "look into the server's log", _retry_after(response.headers)
+            )
         hint = (
             "set generator.base_url to the address it moved to"
             if code < 400

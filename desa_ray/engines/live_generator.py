@@ -19,7 +19,7 @@ from desa_ray.core.references import (
     check_texts,
     request_seed,
 )
-from desa_ray.engines.chat import ChatEngine, Output, Request, Sampling
+from desa_ray.engines.chat import ChatEngine, Output, Request, SamplingSettings
 from desa_ray.engines.generation import generation_frame
 from desa_ray.engines.prompts import Prompt
 from desa_ray.types import canonical_json
@@ -111,7 +111,9 @@ def _request(
         draw=draw,
         item=item,
     )
-    sampling = Sampling(prompt.max_new_tokens, prompt.temperature, prompt.top_p, prompt.top_k)
+    sampling = SamplingSettings(
+        prompt.max_new_tokens, prompt.temperature, prompt.top_p, prompt.top_k
+    )
     return Request(
         prompt.messages(text, dataset),
         seed,

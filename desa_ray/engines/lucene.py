@@ -75,9 +75,9 @@ class Lucene:
 
         Args:
             texts: document texts by number; read once, so a generator serves. Texts that Java calls
-                blank never reach Lucene, texts without a term reach it in vain: both keep their
-                number and are counted in `Postings.documents_without_terms`.
-            scratch: an existing folder with room for the index (about half the text); left as it
+                blank never reach Lucene, texts without a term reach it without effect: both keep
+                their number and are counted in `Postings.documents_without_terms`.
+            scratch: an existing folder with space for the index (about half the text); left as it
                 was.
             flush_characters: text between two flushes of Lucene's buffer, by default a sixteenth of
                 the heap. It bounds memory and never changes the result.

@@ -205,11 +205,10 @@ def model_width(files: ModelFiles) -> int:
     """
     if files.config is None:
         names = ("word_embeddings", "position_embeddings")
-        found = {
-            dims[1]
-            for name, dims in _tables(files.weights)
-            if any(own in name for own in names) and len(dims) == 2
-        }
+        found: set[Any] = set()
+        for name, dims in _tables(files.weights):
+            if any(own in name for own in names) and len(dims) == 2:
+                found.add(dims[1])
         widths: list[Any] = sorted(found)
     else:
         try:
@@ -236,7 +235,7 @@ def _tables(graph: Path) -> list[tuple[str, list[int]]]:
         tables = onnx.load(graph, load_external_data=False).graph.initializer
     except (OSError, DecodeError) as error:
         raise DesaError(
-            f"not a readable ONNX graph: {error}", where=str(graph), hint="fetch it anew"
+            f"not a readable ONNX graph: {error}", where=str(graph), hint="fetch it again"
         ) from None
     for table in tables:
         for place in (entry.value for entry in table.external_data if entry.key == "location"):

@@ -96,7 +96,7 @@ class OnnxEncoder:
                 f" {' '.join(str(error).split())[:300]}"
             )
             raise DesaError(
-                what, where=str(self._weights), hint="lower encoder.max_tokens, or fetch it anew"
+                what, where=str(self._weights), hint="lower encoder.max_tokens, or fetch it again"
             ) from None
         return np.asarray(found)
 
@@ -165,7 +165,7 @@ def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceS
         Exception
     ) as error:  # onnxruntime has one class per error code, all derived from Exception alone
         raise DesaError(
-            f"not a readable ONNX graph: {error}", where=str(weights), hint="fetch it anew"
+            f"not a readable ONNX graph: {error}", where=str(weights), hint="fetch it again"
         ) from None
 
 
@@ -201,7 +201,7 @@ def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
     kept.
 
     The kept copy counts only if it has the hash that was written after it; anything else is
-    converted anew.
+    converted again.
     """
     if files.config is None:
         return files.weights

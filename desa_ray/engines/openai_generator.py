@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, StrictStr, ValidationError
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import Output, Request
-from desa_ray.engines.http_json import JsonClient, Patience
+from desa_ray.engines.http_json import JsonClient, RetryPolicy
 from desa_ray.errors import DesaError
 from desa_ray.exchange import Stop
 
@@ -36,12 +36,12 @@ class OpenAIGenerator:
         assert config.base_url is not None
         assert config.model is not None
         self.config, self.model, self.revision = config, config.model, config.revision
-        patience = Patience(
+        retry_policy = RetryPolicy(
             config.request_timeout_s, config.max_attempts, config.backoff_s, config.max_backoff_s
         )
         key = _key(config.api_key_env) if config.api_key_env else None
         self.client = JsonClient(
-            config.base_url.rstrip("/"), patience, f"generator {config.name}", key
+            config.base_url.rstrip("/"), retry_policy, f"generator {config.name}", key
         )
 
     def generate(self, requests: Sequence[Request]) -> list[Output]:

@@ -31,7 +31,7 @@ class Prompt:
         source: where the words come from; not part of the hash.
         system: system text, "" for none.
         user: data set name or `default` -> template.
-        requests: outputs asked for a query and draw, each under its own seed.
+        requests: outputs asked for per query and draw, each under its own seed.
         texts_per_request: texts in one output.
         structured: the output must be a JSON array of exactly `texts_per_request` strings.
         max_new_tokens, temperature, top_p, top_k: decoding.
@@ -58,7 +58,7 @@ class Prompt:
 
     @property
     def text_count(self) -> int:
-        """Texts a query and draw."""
+        """Texts per query and draw."""
         return self.requests * self.texts_per_request
 
     @cached_property

@@ -2,7 +2,7 @@
 generation records.
 
 A row that live generation exported as a fallback (`fallback: true`, with its `reason`) stays one.
-Such text may be of foreign origin, so only count, type and blanks are checked, and blemishes are
+Such text may be of foreign origin, so only count, type and blanks are checked, and other faults are
 counted (method.md section 2). `strict` applies the rules of live generation instead: an invalid row
 falls back, flagged, with its reason.
 """
@@ -186,11 +186,11 @@ def _judged(items: list[object], prompt: Prompt, strict: bool, counts: Counter[s
             return check_items(items, system_prompt=prompt.system, count=prompt.text_count)
         return check_texts(items, prompt.text_count)
     try:
-        oddities = check_recorded(items, prompt.text_count, system_prompt=prompt.system)
+        warnings = check_recorded(items, prompt.text_count, system_prompt=prompt.system)
     except DesaError as error:
         return Verdict(None, error.what)
-    counts["duplicate_texts"] += oddities.duplicates
-    counts["placeholder_texts"] += oddities.placeholders
+    counts["duplicate_texts"] += warnings.duplicates
+    counts["placeholder_texts"] += warnings.placeholders
     return Verdict(tuple(str(item) for item in items))
 
 

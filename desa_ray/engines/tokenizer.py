@@ -85,12 +85,12 @@ def load_tokenizer(path: Path, max_tokens: int) -> TokenIds:
         raise _refused(what, error, path) from None
     if not ids[1]:
         raise DesaError(
-            "a tokenizer without a token for any text", where=str(path), hint="fetch it anew"
+            "a tokenizer without a token for any text", where=str(path), hint="fetch it again"
         )
     return token_ids
 
 
 def _refused(what: str, error: BaseException, path: Path) -> DesaError:
     return DesaError(
-        f"{what}: {' '.join(str(error).split())[:200]}", where=str(path), hint="fetch it anew"
+        f"{what}: {' '.join(str(error).split())[:200]}", where=str(path), hint="fetch it again"
     )

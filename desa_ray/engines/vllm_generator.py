@@ -84,7 +84,7 @@ class VllmGenerator:
         made, reason = len(completion.token_ids), completion.finish_reason
         if reason not in FINISHED:
             raise DesaError(
-                f"vLLM gave a request up: {reason}",
+                f"a request to vLLM failed: {reason}",
                 where=f"generator {self.config.name}",
                 hint="run again",
             )

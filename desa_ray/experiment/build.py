@@ -113,7 +113,7 @@ class Builder:
 
     @property
     def _encoder_shard(self) -> int:
-        """Texts a shard: whole blocks where the engine's vectors depend on a text's neighbours
+        """Texts per shard: whole blocks where the engine's vectors depend on a text's neighbours
         (torch).
         """
         block = int(self.identity.get("block_size", 1))

@@ -92,7 +92,7 @@ class LazyBackend:
             self._backend.stop()
 
     def recover(self, loss: LostCluster) -> None:
-        """Start a cluster of our own again; what is stored stays, so that the run goes on from
+        """Start a cluster of our own again; what is stored stays, so that the run continues from
         there.
         """
         self._losses += 1

@@ -25,7 +25,7 @@ ORIGINAL = MethodConfig(
     ),
 )
 SCORE = "score"  # the fusion that sums scores instead of ranks
-REFERENCES = "references"  # the prompt whose texts `n_refs` counts
+REFERENCES_PROMPT = "references"  # the prompt whose texts `n_refs` counts
 UNBOUNDED = ("geometric",)  # a factor that rounds to 0 has no logarithm
 
 
@@ -75,7 +75,7 @@ def texts_used(
         own: prompts that settings put in the place of others (`own_prompts`).
     """
     count = given_prompt(prompt, generator, own or {}).text_count
-    if prompt == REFERENCES:
+    if prompt == REFERENCES_PROMPT:
         return min(n_refs, count)
     return count if prompt in (own or {}) else min(load_prompt(prompt).text_count, count)
 
@@ -212,9 +212,9 @@ def _text_problems(
         if slot in generator.map:
             what = f"{slot!r} is replaced here and by prompt={own[slot].name}"
             problems.append(DesaError(what, where="generator.map", hint="leave out one of them"))
-    source = own.get(REFERENCES)
-    asked = (source or load_prompt(REFERENCES)).text_count
-    if REFERENCES in needed and n_refs > asked:
+    source = own.get(REFERENCES_PROMPT)
+    asked = (source or load_prompt(REFERENCES_PROMPT)).text_count
+    if REFERENCES_PROMPT in needed and n_refs > asked:
         by = f"the prompt {source.name}" if source else "the prompt"
         what = f"n_refs is {n_refs}, but {by} asks for {asked} references"
         hint = "use a smaller n_refs, or a prompt that asks for more (prompt=)"

@@ -19,7 +19,7 @@ from desa_ray.core.evaluation import (
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.experiment.build import Cell
-from desa_ray.experiment.methods import REFERENCES, generator_label, prompts
+from desa_ray.experiment.methods import REFERENCES_PROMPT, generator_label, prompts
 from desa_ray.experiment.settings import cell_settings
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.calibrated import calibration_rows
@@ -161,7 +161,7 @@ def labels(cell: Cell) -> dict[str, Any]:
         "encoder": _encoder_label(cell),
         "kappa": str(config.fusion.kappa),
         "k": config.fusion.k,
-        "n_refs": config.n_refs if REFERENCES in prompts(config.method) else None,
+        "n_refs": config.n_refs if REFERENCES_PROMPT in prompts(config.method) else None,
         "corpus_docs": cell.collection.counts["documents"],
     }
 

@@ -1,7 +1,7 @@
 """Runs cells as one graph: the union of their missing stages, each once, on one session.
 
 Stages run in an order that keeps a loaded model at work; a cell is written and logged as soon as
-its last stage is stored, so an interrupted sweep keeps what it has and the rerun goes on from
+its last stage is stored, so an interrupted sweep keeps what it has and the rerun continues from
 there. A plan without misses starts neither Ray nor any engine.
 """
 

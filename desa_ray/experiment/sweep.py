@@ -90,7 +90,7 @@ class Sweep:
                 log_failure(
                     self.log, self.cells[number], error, self.started_ms, self.names[number]
                 )
-            except DesaError as unlogged:  # the other cells go on all the same
+            except DesaError as unlogged:  # the other cells go on
                 self.failures[number] = Problems([error, unlogged])
 
     def _name(self, number: int) -> str:

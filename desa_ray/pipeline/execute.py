@@ -86,7 +86,7 @@ def ready(remaining: Mapping[str, Stage]) -> list[Stage]:
 
 def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
     """The stages, inputs before users, in an order that seldom changes pools (each change loads a
-    model anew).
+    model again).
     """
     remaining = {stage.key.digest: stage for stage in todo}
     current: str | None = None

@@ -68,7 +68,7 @@ def _reason(stage: Stage, comparer: "_Comparer") -> Reason:
     done, shards, _ = stored_shards(stage)
     if done:
         return Reason(
-            stage, f"half done: {done} of {shards} shards are stored, a run goes on from there"
+            stage, f"half done: {done} of {shards} shards are stored, a run continues from there"
         )
     runs = comparer.history.runs(stage.name)
     if not runs:

@@ -81,7 +81,7 @@ def _pool_problems(
             )
         elif pool.gpus <= machine.gpus and kind in SIZES:
             # The defaults are made for any machine: on a small one fewer workers start. More is
-            # somebody's wish.
+            # a setting that the user gave.
             asked, default = getattr(cluster, SIZES[kind]), getattr(ClusterConfig(), SIZES[kind])
             if (held := capacity(pool, cluster, machine)) < (asked or 0) and asked > (default or 0):
                 takes = f"{pool.cpus:g} CPUs" + (f" and {pool.gpus:g} GPUs" if pool.gpus else "")

@@ -48,7 +48,7 @@ def installed() -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for distribution in distributions():
-        facts = distribution.metadata  # parsed anew each time it is asked for
+        facts = distribution.metadata  # parsed again each time it is asked for
         if name := facts["Name"]:
             found.setdefault(name.lower(), facts["Version"])
     return dict(sorted(found.items()))

@@ -123,16 +123,16 @@ class _ParallelRun:
     def _startable(self) -> list[Stage]:
         """Ready stages that may start now: cheap work first, then in the order of the plan."""
         begun = {stage.key.digest for stage in self.running.values()}
-        lanes = Counter(_lane(stage) for stage in self.running.values())
+        busy = Counter(_pool_name(stage) for stage in self.running.values())
         waiting = [stage for stage in ready(self.remaining) if stage.key.digest not in begun]
         waiting.sort(key=lambda stage: stage.work.pool is not None)
         chosen: list[Stage] = []
         for stage in waiting:
-            lane = _lane(stage)
-            full = lanes[lane] >= STAGES_PER_POOL
-            if full or (not lanes[lane] and len(lanes) >= self.backend.max_parallel_stages):
+            pool_name = _pool_name(stage)
+            full = busy[pool_name] >= STAGES_PER_POOL
+            if full or (not busy[pool_name] and len(busy) >= self.backend.max_parallel_stages):
                 continue
-            lanes[lane] += 1
+            busy[pool_name] += 1
             chosen.append(stage)
         return chosen
 
@@ -162,7 +162,7 @@ class _ParallelRun:
                 self._done(stage, failure)
 
 
-def _lane(stage: Stage) -> str:
+def _pool_name(stage: Stage) -> str:
     """What stages queue for: their pool, or nothing but themselves."""
     return stage.work.pool.name if stage.work.pool else stage.key.digest
 

@@ -178,7 +178,7 @@ class Stage:
 
     @property
     def artifact(self) -> Artifact:
-        """Its artifact, made anew at each use: what is on the disk counts."""
+        """Its artifact, made again at each use: what is on the disk counts."""
         return self.store.artifact(self.key)
 
     @property

@@ -341,7 +341,7 @@ class Supervisor:
                 self._fail(stage, error)
 
     def _grow(self, pool: Pool, tasks: int) -> None:
-        """As many workers as the tasks, the pool's size and the room allow.
+        """As many workers as the tasks, the pool's size and the capacity allow.
 
         Pools without work are ended for them, the least recently used first. The books are our own:
         what a cluster calls free lags behind workers that are still being placed.

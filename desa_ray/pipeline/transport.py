@@ -63,7 +63,7 @@ class Transport(Protocol):
         ...
 
     def end(self, workers: Sequence[int]) -> None:
-        """End workers for good; nothing more is told of them."""
+        """End workers; nothing more is told of them."""
         ...
 
     def check(self) -> None:

@@ -31,7 +31,7 @@ from desa_ray.stages.worker_cache import WorkerCache
 class DenseRankingWork(RankingWork):
     """Operator, exact scores against every document, complete order.
 
-    Inputs: `vectors`, one text-vector stage a text source under its name, `queries`.
+    Inputs: `vectors`, one text-vector stage per text source under its name, `queries`.
     """
 
     def documents(self, stage: Stage) -> int:

@@ -114,7 +114,7 @@ class FusionWork(Work):
         )
         records: list[dict[str, Any]] = []
         heads: dict[str, list[str]] = {}
-        cut_tops: list[list[list[str]]] = []  # a query, a cutoff
+        cut_tops: list[list[list[str]]] = []  # per query, per cutoff
         for query, one in zip(queries, fused, strict=True):
             same = np.array_equal(one.head[: one.replayed.topk.size], one.replayed.topk)
             assert same, f"certified and complete top differ for query {query}"
@@ -146,7 +146,9 @@ class FusionWork(Work):
         )
         write_table(stage.artifact, shard.parts[1], frame, schema)
 
-    def fuse(self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]) -> list["Fused"]:
+    def fuse(
+        self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]
+    ) -> list["FusedQuery"]:
         return [_fuse(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
@@ -225,7 +227,7 @@ def fusion_stage(
 
 
 @dataclass(frozen=True)
-class Fused:
+class FusedQuery:
     """One query: its record so far, and the orders whose ids are looked up for all queries of a
     shard together.
     """
@@ -236,7 +238,7 @@ class Fused:
     tops: list[Numbers]
 
 
-def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
+def _fuse(inputs: Inputs, row: int, query: str) -> FusedQuery:
     params = inputs.params
     fusion = rule_of(params["fusion"], params.get("replay", "exact"), params.get("plugin"))
     kappa, k = Fraction(params["kappa"]), params["k"]
@@ -259,7 +261,7 @@ def _fuse(inputs: Inputs, row: int, query: str) -> Fused:
     needed = depth_needed(params["measures"])
     depth = None if needed is None else max(needed, params["run_depth"], k)
     head, tops = fusion.both(channels, weighed.weights, kappa, depth, k, params["cutoffs"])
-    return Fused(record, replayed, head, tops)
+    return FusedQuery(record, replayed, head, tops)
 
 
 def query_record(
@@ -307,7 +309,7 @@ def read_fused(stage: Stage) -> pl.DataFrame:
 
 
 def read_run(stage: Stage) -> pl.DataFrame:
-    """The first `run_depth` documents a query, best first."""
+    """The first `run_depth` documents per query, best first."""
     artifact = stage.artifact
     shards = stage.stored_shards()
     return pl.concat([read_table(artifact, shard.parts[0], RUN) for shard in shards])

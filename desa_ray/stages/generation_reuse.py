@@ -50,7 +50,7 @@ def unknown_queries(stage: Stage) -> int:
 
 
 def _queries(store: Store, digest: str) -> pl.DataFrame:
-    """The queries behind a key; none where their table is gone, as nobody knows then what was
+    """The queries behind a key; none where their table is gone, as it is unknown then what was
     asked.
     """
     found = store.find("queries", digest)

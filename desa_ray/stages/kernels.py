@@ -17,7 +17,7 @@ from desa_ray.core.fusion import release
 from desa_ray.core.fusion.depth import replay, replay_prefixes
 from desa_ray.core.fusion.rrf import fuse_order, fuse_with_prefixes
 from desa_ray.core.ranking import complete_order
-from desa_ray.core.sparse import Scored
+from desa_ray.core.sparse import SparseHits
 from desa_ray.core.topk import TopK
 from desa_ray.engines.bm25 import BM25
 from desa_ray.engines.postings import Postings
@@ -51,7 +51,7 @@ def compile_kernels() -> None:
         replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)
         release.replay([order, order], weights, kappa, 1)
         docs, found = _one_document().scores([])
-        adjusted(Scored(docs, found))
+        adjusted(SparseHits(docs, found))
 
 
 def _one_document() -> BM25:

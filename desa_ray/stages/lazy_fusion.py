@@ -18,7 +18,7 @@ from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import depth_needed
 from desa_ray.core.fusion.depth import Replay, replay_prefixes
 from desa_ray.errors import DesaError
-from desa_ray.stages.fusion import Fused, FusionWork, query_record
+from desa_ray.stages.fusion import FusedQuery, FusionWork, query_record
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
 from desa_ray.stages.plugged import rule_of
 from desa_ray.stages.prefix import deepened
@@ -72,7 +72,7 @@ def check_lazy(config: RunConfig, measures: Sequence[str]) -> list[DesaError]:
 class LazyFusionWork(FusionWork):
     """As `FusionWork`, from prefix stages instead of ranking stages."""
 
-    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[Fused]:
+    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[FusedQuery]:
         states = {row: _State(inputs, row) for row in rows}
         while unsure := [state for state in states.values() if not state.certify()]:
             for c, stage in enumerate(inputs.channels):
@@ -134,7 +134,7 @@ class _State:
         return replay_prefixes(channels, lengths, weights, kappa, k)
 
 
-def _fused(inputs: Inputs, state: _State, query: str) -> Fused:
+def _fused(inputs: Inputs, state: _State, query: str) -> FusedQuery:
     replayed, head, params = state.replayed, state.head, state.params
     assert replayed is not None
     assert head is not None
@@ -143,4 +143,4 @@ def _fused(inputs: Inputs, state: _State, query: str) -> Fused:
     tops = rule_of(params["fusion"], expected=params.get("plugin")).tops(
         state.channels(), weights, kappa, params["k"], params["cutoffs"]
     )
-    return Fused(record, replayed, head.topk, tops)
+    return FusedQuery(record, replayed, head.topk, tops)

@@ -55,7 +55,7 @@ class PrefixWork(ChannelWork):
     def prefixes(
         self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
     ) -> list[np.ndarray]:
-        """The first `depth` documents of some queries, scored anew."""
+        """The first `depth` documents of some queries, scored again."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class DensePrefixWork(PrefixWork):
     def prefixes(
         self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
     ) -> list[np.ndarray]:
-        """The first `depth` documents of some queries, scored anew."""
+        """The first `depth` documents of some queries, scored again."""
         found = dense_best(engine, stage, rows, depth, self.memory_gb)
         return [docs for docs, _ in found]
 
@@ -167,7 +167,7 @@ def kept(keys: Keys, depth: int, own: int | None) -> tuple[np.ndarray, np.ndarra
 def dense_best(
     engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int, memory_gb: float
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The first `depth` documents of some queries and their float32 scores, scored anew."""
+    """The first `depth` documents of some queries and their float32 scores, scored again."""
     own = own_documents(engine, stage)
     total = corpus_size(stage.inputs["vectors"])
     fitting = max(1, int(memory_gb * 2**28 / (8 * min(2 * depth, total))))

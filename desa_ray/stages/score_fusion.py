@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.scores import fuse_cut, fuse_scores, normalised
-from desa_ray.stages.fusion import Fused, FusionWork, query_record
+from desa_ray.stages.fusion import FusedQuery, FusionWork, query_record
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
 
 NO_DEPTHS = (
@@ -28,11 +28,11 @@ NO_DEPTHS = (
 class ScoreFusionWork(FusionWork):
     """As `FusionWork`, by scores; needs `scores:NAME` of every channel."""
 
-    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[Fused]:
+    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[FusedQuery]:
         return [_fused(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
 
 
-def _fused(inputs: Inputs, row: int, query: str) -> Fused:
+def _fused(inputs: Inputs, row: int, query: str) -> FusedQuery:
     params, weighed = inputs.params, Weighed(inputs, row)
     lists = [normalised(*scores.best(row), params["prefix"]) for scores in inputs.scores]
     weights: list[Fraction] = weighed.all_weights
@@ -45,4 +45,4 @@ def _fused(inputs: Inputs, row: int, query: str) -> Fused:
         record["ranking_hashes"] = [info["hash"] for info in weighed.infos]
     k = params["k"]
     tops = [fuse_cut(lists, weights, cutoff, exact)[:k] for cutoff in params["cutoffs"]]
-    return Fused(record, nothing, order, tops)
+    return FusedQuery(record, nothing, order, tops)

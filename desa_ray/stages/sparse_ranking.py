@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from desa_ray.core.adjusted import adjusted_sources
-from desa_ray.core.operators import SPARSE_OPERATORS, Scored, SparseOperator
+from desa_ray.core.operators import SPARSE_OPERATORS, SparseHits, SparseOperator
 from desa_ray.core.ranking import sparse_order
 from desa_ray.engines.bm25 import BM25
 from desa_ray.pipeline.stage import Shard, Stage
@@ -27,7 +27,7 @@ from desa_ray.stages.worker_cache import WorkerCache
 class SparseRankingWork(RankingWork):
     """BM25 lists of each text source, operator, complete order.
 
-    Inputs: `postings`, one terms stage a text source under its name, `queries`.
+    Inputs: `postings`, one terms stage per text source under its name, `queries`.
     """
 
     def documents(self, stage: Stage) -> int:
@@ -45,7 +45,7 @@ class SparseRankingWork(RankingWork):
         write_ranked(stage.artifact, shard.parts, ranked)
 
 
-def without(hits: Scored, document: int | None) -> tuple[np.ndarray, np.ndarray]:
+def without(hits: SparseHits, document: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Documents and scores of a hit list without one document."""
     if document is None:
         return hits.docs, hits.scores
@@ -73,7 +73,7 @@ def _operator(stage: Stage) -> SparseOperator:
 
 def sparse_hits(
     engine: WorkerCache, stage: Stage, row: int, start: int = 0, stop: int | None = None
-) -> Scored:
+) -> SparseHits:
     """The channel's hits of a query among the documents start..stop, scored; a fallback is the
     original query's.
     """
@@ -90,7 +90,7 @@ def sparse_hits(
     for source in used.texts:
         texts = stage.inputs[source]
         terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(texts))
-        hits[source] = Scored(*scorer.scores(terms[row], start, stop))
+        hits[source] = SparseHits(*scorer.scores(terms[row], start, stop))
     if not by_range(stage):
         assert (start, stop) in ((0, None), (0, corpus_size(stage))), "needs whole lists"
     if stage.params.get("scores") == "adjusted":

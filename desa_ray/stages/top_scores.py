@@ -1,7 +1,7 @@
 """Top scores: the best 1,000 documents of each query in a channel, with their scores.
 
 Rankings keep the order and two scores. Confidence weights and score fusion need more of them
-(method.md section 5); only the methods that use those have this stage. It scores anew, from the
+(method.md section 5); only the methods that use those have this stage. It scores again, from the
 inputs of the channel's ranking, and is the same for complete and for lazy rankings.
 """
 

@@ -113,7 +113,7 @@ class Artifact:
         named in `repaired`.
         """
         if self.repair and not holding() and self.damage():
-            # Looked at again under the lock: another run may have dropped it, or written it anew,
+            # Looked at again under the lock: another run may have dropped it, or written it again,
             # in between.
             with exclusive(self._files, self.key):
                 self._hint()
@@ -134,7 +134,7 @@ class Artifact:
         """
         stored = self._ledger.read(LAYOUT, self.key.digest)
         if stored is None:
-            document = {
+            document: dict[str, Any] = {
                 "key": self.key.digest,
                 "layout": plain(proposed, f"layout of {self.where}"),
             }
@@ -318,7 +318,7 @@ class Artifact:
                 self._unpublish()
                 self._hint()  # the parts that it listed are still to be checked
             elif name == LAYOUT:
-                self.discard()  # without it nobody knows what the parts hold
+                self.discard()  # without it the parts' contents are unknown
                 break
             else:
                 self.discard_part(name)

@@ -9,7 +9,7 @@ little-endian bytes in C order behind a header of dtype and row shape.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,17 @@ from desa_ray.errors import DesaError
 from desa_ray.types import canonical_json, sha256_json
 
 INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-FIXED = (*INTEGERS, pl.Float32, pl.Float64, pl.Boolean, pl.Date, pl.Datetime, pl.Duration, pl.Time)
+TEXTS: tuple[Any, ...] = (pl.String, pl.Binary)
+FIXED: tuple[Any, ...] = (
+    *INTEGERS,
+    pl.Float32,
+    pl.Float64,
+    pl.Boolean,
+    pl.Date,
+    pl.Datetime,
+    pl.Duration,
+    pl.Time,
+)
 OLDEST = pl.CompatLevel.oldest()
 Schema = Mapping[str, DataType | DataTypeClass]
 
@@ -41,7 +51,7 @@ class RowHasher:
     def __init__(self, schema: Schema):
         self.schema = pl.Schema(schema)
         self.rows = 0
-        self._streams: dict[str, hashlib._Hash] = {}
+        self._streams: dict[str, Any] = {}  # of hashlib, whose class has no public name
         for number, (name, dtype) in enumerate(self.schema.items()):
             for path in _streams(str(number), dtype, name):
                 self._streams[path] = hashlib.sha256()
@@ -72,17 +82,18 @@ class RowHasher:
         elif isinstance(dtype, pl.Array):
             self._append(f"{path}/array", values.arr.to_list())
         elif isinstance(dtype, pl.List):
-            lists: Any = values.to_arrow(compat_level=OLDEST)
+            lists: Any = _arrow(values)
             lengths = (
                 np.diff(_offsets(lists)) if full else values.list.len().fill_null(0).to_numpy()
             )
             self._write(f"{path}/length", lengths.astype(np.uint64))
             self._append(f"{path}/item", pl.Series(lists.flatten(), dtype=dtype.inner))
-        elif dtype in (pl.String, pl.Binary):
-            strings: Any = (
+        elif dtype in TEXTS:
+            strings: Any = _arrow(
                 values if full else values.fill_null("" if dtype == pl.String else b"")
-            ).to_arrow(compat_level=OLDEST)
-            offsets, data = _offsets(strings), strings.buffers()[2]
+            )
+            offsets: Any = _offsets(strings)
+            data: Any = strings.buffers()[2]
             self._write(f"{path}/length", np.diff(offsets).astype(np.uint64))
             if data is not None:
                 self._streams[f"{path}/bytes"].update(memoryview(data)[offsets[0] : offsets[-1]])
@@ -96,6 +107,11 @@ class RowHasher:
         self._streams[path].update(row_bytes(values))
 
 
+def _arrow(values: pl.Series) -> Any:
+    """The Arrow array of a column; pyarrow comes without types."""
+    return cast(Any, values).to_arrow(compat_level=OLDEST)
+
+
 def _streams(path: str, dtype: DataType | DataTypeClass, column: str) -> Iterator[str]:
     """The byte streams of a column of this type."""
     yield f"{path}/valid"
@@ -107,7 +123,7 @@ def _streams(path: str, dtype: DataType | DataTypeClass, column: str) -> Iterato
     elif isinstance(dtype, pl.List):
         yield f"{path}/length"
         yield from _streams(f"{path}/item", dtype.inner, column)
-    elif dtype in (pl.String, pl.Binary):
+    elif dtype in TEXTS:
         yield from (f"{path}/length", f"{path}/bytes")
     elif dtype in FIXED:
         yield f"{path}/value"

@@ -7,7 +7,7 @@ take that input's lock as well.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 
 from desa_ray.locks import STAGE, held
@@ -27,7 +27,7 @@ _own = _Own()
 
 
 @contextmanager
-def exclusive(files: Files, key: Key) -> Iterator[None]:
+def exclusive(files: Files, key: Key) -> Generator[None]:
     """Hold the lock of a key for the length of the block.
 
     Raises:

@@ -5,7 +5,7 @@ place and hint.
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,7 +38,7 @@ CAUSES = {
 
 
 @contextmanager
-def explained(doing: str, place: str, root: str) -> Iterator[None]:
+def explained(doing: str, place: str, root: str) -> Generator[None]:
     """Turn system errors inside into `<place>: cannot <doing>: <cause> (<hint>)`; other errors
     pass.
 
@@ -64,7 +64,7 @@ def explained(doing: str, place: str, root: str) -> Iterator[None]:
 
 
 @contextmanager
-def full_disk_told(folder: Path) -> Iterator[None]:
+def full_disk_told(folder: Path) -> Generator[None]:
     """Turn any error inside that a full disk below `folder` explains into the system's own.
 
     Libraries that write files report it each in a class of their own: most with the system's words,

@@ -127,8 +127,8 @@ class Files:
         return self.size(name) is not None
 
     def free_bytes(self) -> int | None:
-        """What a writer may still fill of the disk that holds the root; None where nobody knows (an
-        object store).
+        """What a writer may still fill of the disk that holds the root; None where it is unknown
+        (an object store).
         """
         if not self._local:
             return None
@@ -147,7 +147,7 @@ class Files:
                 entries = self._fs.ls(self._path(folder) if folder else self._base, detail=True)
             except FileNotFoundError:
                 return {}
-        found = {}
+        found: dict[str, FileStat] = {}
         for entry in entries:
             name = entry["name"].rstrip("/").rpartition("/")[2]
             if NAME.fullmatch(name) and name.startswith(TEMPORARY) == leftovers:
@@ -334,7 +334,7 @@ def _file_system(root: str) -> tuple[Any, str]:
     """
     if "://" in root:
         return url_to_fs(root, use_listings_cache=False)
-    local = LocalFileSystem(use_listings_cache=False)
+    local: Any = LocalFileSystem(use_listings_cache=False)
     return local, str(local._strip_protocol(root))
 
 

@@ -53,17 +53,14 @@ def judged(
             certain, and `desa generate` makes it without a run.
 
     Raises:
-        DesaError: what is kept has a damaged manifest, so that nobody knows what it was built from;
-            or a live sweep has not yet said what it uses.
+        DesaError: what is kept has a damaged manifest, so what it was built from is
+            unknown; or a live sweep has not yet said what it uses.
     """
     found = list(store.list())
     busy = _in_use(store.files)
     kept, working = reachable(found, roots), reachable(found, busy)
-    written = (
-        set()
-        if texts
-        else reachable(found, [own.key.digest for own in found if own.key and _live_text(own.key)])
-    )
+    generated = [own.key.digest for own in found if own.key and _live_text(own.key)]
+    written: set[str] = set() if texts else reachable(found, generated)
     kept |= _records(store, found, kept | working | written)
     # An unfinished artifact's key is unknown: its folder carries the first digits of it.
     shorts = {digest[:12] for digest in kept | working | written}
@@ -74,7 +71,7 @@ def judged(
             hint=hint,
         )
     now = time.time()
-    verdicts = []
+    verdicts: list[Verdict] = []
     for own in found:
         digest = own.key.digest if own.key else ""
         if digest in working or own.short in {key[:12] for key in busy}:
@@ -129,7 +126,7 @@ def _records(store: Store, found: Sequence[Entry], kept: set[str]) -> set[str]:
     """The records of where kept collections came from, found by the tables they name; they save
     reading it again.
     """
-    records = set()
+    records: set[str] = set()
     for own in found:
         if own.key and own.stage in ("collection", "selection"):
             tables = store.artifact(own.key).manifest()["meta"].get("tables", {})

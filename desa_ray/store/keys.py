@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from desa_ray.errors import DesaError
 from desa_ray.types import canonical_json
@@ -37,12 +37,15 @@ def plain(value: Any, where: str) -> Any:
         DesaError: any other value, naming its place below `where` and how to write it instead.
     """
     if isinstance(value, Mapping):
-        for name in value:
+        mapping = cast(Mapping[Any, Any], value)
+        for name in mapping:
             if type(name) is not str:
                 raise DesaError(
                     f"{name!r} cannot name a value", where=where, hint="use string names"
                 )
-        return {plain(name, where): plain(item, f"{where}.{name}") for name, item in value.items()}
+        return {
+            plain(name, where): plain(item, f"{where}.{name}") for name, item in mapping.items()
+        }
     if type(value) in (list, tuple):
         return [plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if value is None or type(value) in (bool, int):
@@ -91,7 +94,7 @@ class Key:
 
     def __post_init__(self):
         where = f"key of stage {self.stage}"
-        if not (isinstance(self.stage, str) and STAGE.fullmatch(self.stage)):
+        if not (type(self.stage) is str and STAGE.fullmatch(self.stage)):
             raise DesaError(
                 f"{self.stage!r} is not a stage name", where=where, hint="use a-z, 0-9, _ and -"
             )

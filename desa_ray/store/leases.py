@@ -89,7 +89,7 @@ def holders(files: Files) -> list[Holder]:
     """All leases of a store, live or stale, by owner.
 
     Raises:
-        DesaError: a lease file is damaged; nobody knows then what is in use.
+        DesaError: a lease file is damaged; it is unknown then what is in use.
     """
     names = [name.removesuffix(".json") for name in files.list(LEASES) if name.endswith(".json")]
     holders = [_read(files, name) for name in names]
@@ -100,7 +100,7 @@ def sweep_leases(files: Files) -> list[str]:
     """Remove the leases of dead sweeps and half-written ones; returns their names. Damaged ones are
     left.
     """
-    swept = []
+    swept: list[str] = []
     for name in files.list(LEASES):
         owner = name.removesuffix(".json")
         try:
@@ -163,7 +163,7 @@ class Lease:
             except NameTakenError:
                 found = _read(files, owner)
             if found is not None and found.live:
-                hint = "wait for it, or end it; the same command goes on from there"
+                hint = "wait for it, or end it; the same command continues from there"
                 raise DesaError(
                     f"is being run by process {found.pid} on {found.host}", where=owner, hint=hint
                 )

@@ -31,7 +31,7 @@ def described(maker: Maker) -> str:
     if commit and maker.get("dirty"):
         words.append(f"changed (code {str(maker.get('code'))[:8]})")
     words.append(f"environment {str(maker.get('environment'))[:8]}")
-    versions = maker.get("versions") or {}
+    versions: Mapping[str, Any] = maker.get("versions") or {}
     engines = [name for name in ENGINES if name in versions]
     return ", ".join([*words, *(f"{name} {versions[name]}" for name in engines)])
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from desa_ray.types import sha256_json
 
@@ -27,10 +27,15 @@ def unseal(data: bytes) -> dict[str, Any]:
         ValueError: the bytes are cut short, or any value in them was changed.
     """
     try:
-        document = json.loads(data.decode())
-        whole = isinstance(document, dict) and document.pop(SEAL, None) == sha256_json(document)
+        document: Any = json.loads(data.decode())
+        whole = type(document) is dict and _sealed(cast(dict[str, Any], document))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not whole:
         raise ValueError("its content does not match its seal")
-    return document
+    return cast(dict[str, Any], document)
+
+
+def _sealed(document: dict[str, Any]) -> bool:
+    """Whether a document, which loses its seal here, matches it."""
+    return document.pop(SEAL, None) == sha256_json(document)

@@ -168,7 +168,7 @@ def _first(error: Exception) -> str:
     return f"its {place!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
-class Told(dict):
+class Told(dict[str, Any]):
     """What a manifest tells; what it should tell and does not is damage of that manifest."""
 
     def __init__(self, values: dict[str, Any], name: str, error: CorruptArtifact):

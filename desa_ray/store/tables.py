@@ -9,6 +9,7 @@ expect.
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -78,7 +79,7 @@ def read_array(artifact: Artifact, name: str) -> np.ndarray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:  # whole, but no array of numbers: not written here
-        what = f"is no array of numbers: {error}"
+        what = f"is not an array of numbers: {error}"
         raise CorruptArtifact(
             what, where=str(path), hint=f"delete {artifact.where} and rerun"
         ) from None
@@ -118,12 +119,13 @@ def _parquet(frame: pl.DataFrame, path: Path) -> None:
 def _npy(array: np.ndarray, data: memoryview, path: Path) -> None:
     little = np.dtype(array.dtype).newbyteorder("<")
     header = BytesIO()
+    npy_format: Any = np.lib.format
     fields = {
-        "descr": np.lib.format.dtype_to_descr(little),
+        "descr": npy_format.dtype_to_descr(little),
         "fortran_order": False,
         "shape": array.shape,
     }
-    np.lib.format.write_array_header_1_0(header, fields)
+    npy_format.write_array_header_1_0(header, fields)
     with path.open("wb") as file:
         file.write(header.getbuffer())
         file.write(data)

@@ -1,4 +1,4 @@
-"""Writing one local file so that it is on the disk, and knowing what stands there: its size and
+"""Writing one local file so that it is on the disk, and knowing what was written: its size and
 hash.
 """
 
@@ -24,7 +24,7 @@ class Published:
 
 def written(name: str, content: Content, path: Path) -> Published:
     """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of
-    what stands there.
+    what is at the place.
     """
     if isinstance(content, bytes):
         path.write_bytes(content)

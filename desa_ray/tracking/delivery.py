@@ -3,7 +3,7 @@
 MLflow chooses run ids itself; what makes a run *this* run are its tags: a parent is found by its
 sweep, a child by sweep and cell. A child that ended well with the same records is left as it is;
 one that did not (its driver was killed, or the cell failed) is taken up again, so a resumed sweep
-has one child per cell. An answer that is lost on the way leaves a run that nobody knows of: before
+has one child per cell. An answer that is lost on the way leaves an unknown run: before
 anything is sent again it is looked for, and what is left over of it removed.
 """
 
@@ -153,7 +153,7 @@ class Delivery:
     def _parent(self) -> str:
         if self.parent is None:
             found = self._parents()
-            # Removed by hand meanwhile, perhaps: the sweep gets a parent again rather than losing
+            # Perhaps a user removed it meanwhile: the sweep gets a parent again rather than losing
             # its cells.
             self.parent = (
                 found[0].info.run_id

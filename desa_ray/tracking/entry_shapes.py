@@ -57,7 +57,7 @@ class Begin(BaseModel):
     started_ms: Time
 
 
-class Cell(BaseModel):
+class CellEntry(BaseModel):
     """A finished or failed cell."""
 
     model_config = STRICT
@@ -115,7 +115,7 @@ class TargetShape(BaseModel):
     attempt: str
 
 
-ENTRY = TypeAdapter(Annotated[Begin | Cell | Metrics | End, Field(discriminator="kind")])
+ENTRY = TypeAdapter(Annotated[Begin | CellEntry | Metrics | End, Field(discriminator="kind")])
 TARGET = TypeAdapter(TargetShape)
 
 

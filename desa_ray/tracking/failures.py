@@ -43,13 +43,13 @@ class Nonsense(Exception):
 def told(error: Exception, *, theirs: bool = False) -> str:
     """What happened, on one line, without statements, addresses and passwords.
 
-    What no server, network or disk says goes by its class: an answer that makes no sense, surely so
+    What no server, network or disk says goes by its class: an answer that cannot be read, surely so
     where only the other side can be to blame (`theirs`), or a fault of ours.
     """
     if disk_full(error):
         return f"its disk is full: {_said(error)}"
     if theirs and not isinstance(error, (*SAID, ParseError, Nonsense)):
-        return f"its answer makes no sense: {_said(error)}"
+        return f"its answer cannot be read: {_said(error)}"
     return _said(error)
 
 
@@ -62,7 +62,7 @@ def _said(error: Exception) -> str:
         return original.strerror
     said = next((line for line in str(original).splitlines() if line.strip()), "")
     if isinstance(original, ParseError | Nonsense):
-        return f"its answer makes no sense: {one_line(said)}"
+        return f"its answer cannot be read: {one_line(said)}"
     name = type(original).__name__
     return (one_line(said) or name) if isinstance(error, SAID) else f"{name}: {one_line(said)}"
 

@@ -33,7 +33,7 @@ def last_uri(home: Path) -> str:
             f"cannot be read: {error.strerror or error}", where=str(file), hint="fix or delete it"
         ) from None
     except (ValueError, LookupError, TypeError, RecursionError):
-        hint = "delete it: the next run writes it anew; or name the store with tracking.uri"
+        hint = "delete it: the next run writes it again; or name the store with tracking.uri"
         raise DesaError(
             "is damaged: not the JSON that a run writes", where=str(file), hint=hint
         ) from None

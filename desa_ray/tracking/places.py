@@ -52,6 +52,8 @@ def artifacts_of(run: Run, uri: str) -> ArtifactRepository:
                 f" {one_line(place) or '?'}"
             )
             raise DesaError(
-                f"{what}, which is no place that a server may name", where="tracking.uri", hint=HINT
+                f"{what}, which is not a place that a server may name",
+                where="tracking.uri",
+                hint=HINT,
             )
     return get_artifact_repository(place, tracking_uri=uri)

@@ -25,7 +25,9 @@ def sqlite_uri(file: Path) -> str:
         path = quote(str(file), safe=" +/")
     except UnicodeEncodeError:
         hint = "choose a folder whose name is valid UTF-8 (DESA_HOME)"
-        raise DesaError("no database can lie there", where=repr(str(file)), hint=hint) from None
+        raise DesaError(
+            "a database cannot be created there", where=repr(str(file)), hint=hint
+        ) from None
     return f"{SCHEMES[0]}{path}"
 
 
@@ -41,7 +43,7 @@ def sqlite_file(uri: str) -> Path | None:
         return None
     path, _, options = uri.removeprefix(scheme).partition("?")
     if options and ("/" in options or "=" not in options):
-        raise DesaError(f"{uri} has options that are none", where="tracking.uri", hint=HINT)
+        raise DesaError(f"{uri} has unknown options", where="tracking.uri", hint=HINT)
     return Path(unquote(path)) if path and path != ":memory:" else None
 
 

@@ -20,7 +20,7 @@ from desa_ray.http_failures import GATEWAYS, Unanswered, one_line, through_proxy
 
 TIMEOUT_S = 30.0  # of one call, where MLFLOW_HTTP_REQUEST_TIMEOUT says nothing else
 BODY_BYTES = 64 << 20
-RATE = 32 << 10  # bytes a second: an artifact may take longer the larger it is
+RATE = 32 << 10  # bytes per second: an artifact may take longer the larger it is
 READ_TRIES, READ_WAIT_S = 3, 0.3
 SAYS_LITTLE = 64 << 10  # of a refusal, that is read
 

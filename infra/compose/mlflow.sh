@@ -13,7 +13,7 @@ export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true
 place="$PGHOST:${PGPORT:-5432}"
 tracking="postgresql+psycopg2://$place/${MLFLOW_DATABASE:-mlflow}"
 
-# Without the cache every request hashes its password anew, which takes most of the server's time. A changed password
+# Without the cache every request hashes its password again, which takes most of the server's time. A changed password
 # counts everywhere within a minute.
 folder=$(mktemp -d)
 cat >"$folder/auth.ini" <<INI

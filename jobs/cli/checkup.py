@@ -105,7 +105,7 @@ def packages(found: Mapping[str, str], lock: str, pins: Mapping[str, str]) -> Fi
             "packages",
             "fail",
             "faiss-cpu and faiss-gpu overwrite each other",
-            "keep one, install it anew",
+            "keep one, install it again",
         )
     if missing := [name for name in pins if name not in found]:
         return Finding(

@@ -67,13 +67,13 @@ def read_folder(folder: Path) -> list[OwnFile]:
         raise DesaError("no such folder", where=f"--config-dir {_label(folder)}", hint=hint)
     files: list[OwnFile] = []
     problems: list[DesaError] = []
-    room = MAX_TOTAL
+    left = MAX_TOTAL
     for path in _yaml_files(folder, problems):
         where = _label(path)
         try:
             data = _read(path, where)
-            room -= len(data)
-            if room < 0:
+            left -= len(data)
+            if left < 0:
                 raise DesaError(
                     f"{MAX_TOTAL >> 20} MiB of YAML are read before it",
                     where=where,
@@ -84,7 +84,7 @@ def read_folder(folder: Path) -> list[OwnFile]:
             problems += found.problems
         except DesaError as error:
             problems.append(error)
-            if room < 0:
+            if left < 0:
                 break
     if not problems:
         problems += [*_baseless(files), *_endless(files)]
@@ -154,7 +154,9 @@ def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
             elif path.is_dir():
                 if entry.name.lower() == "hydra":
                     hint = "remove it: settings of Hydra's own go on the command line"
-                    problems.append(DesaError("is no group of ours", where=_label(path), hint=hint))
+                    problems.append(
+                        DesaError("is not a known group", where=_label(path), hint=hint)
+                    )
                 elif not entry.is_symlink() or _group(path, folder):
                     waiting.append(path)
             elif _is_yaml(path):
@@ -165,7 +167,7 @@ def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
                     )
                 elif not _group(place, folder):
                     problems.append(
-                        DesaError("lies in no group of ours", where=_label(path), hint=PLACE)
+                        DesaError("is not in a group of settings", where=_label(path), hint=PLACE)
                     )
                 else:
                     yield path

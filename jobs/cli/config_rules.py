@@ -92,7 +92,7 @@ def default_faults(group: str, defaults: Any, others: bool) -> Iterator[Fault]:
             )
             yield Fault(
                 (*place, number),
-                f"{_entry(item)} is no default of a file of {group}",
+                f"{_entry(item)} is not a default of a file of {group}",
                 f"write {entry}, once",
             )
     if others and any(isinstance(item, str) for item in defaults) and "_self_" not in defaults:
@@ -230,7 +230,7 @@ def _free(place: Place, value: Any) -> Iterator[Fault]:
             if "$" in name or not name.isprintable():
                 yield Fault(
                     (*place, name),
-                    f"{shown(name)} is no plain name",
+                    f"{shown(name)} is not a plain name",
                     "leave out $ and control characters",
                 )
             yield from _free((*place, name), item)
@@ -238,7 +238,7 @@ def _free(place: Place, value: Any) -> Iterator[Fault]:
         for number, item in enumerate(value):
             yield from _free((*place, number), item)
     elif isinstance(value, str) and ("${" in value or has_lone_surrogate(value)):
-        yield Fault(place, f"{shown(value)} is no plain text", "write the value itself")
+        yield Fault(place, f"{shown(value)} is not a plain text", "write the value itself")
 
 
 def _experiment(value: Mapping[str, Any]) -> Iterator[Fault]:
@@ -263,7 +263,7 @@ def _sweep(hydra: Any) -> Iterator[Fault]:
     for name, item in hydra.items():
         if name == "mode" and item not in ("RUN", "MULTIRUN"):
             yield Fault(
-                ("hydra", "mode"), f"{shown(str(item))} is no mode", "write RUN or MULTIRUN"
+                ("hydra", "mode"), f"{shown(str(item))} is not a mode", "write RUN or MULTIRUN"
             )
         elif name == "sweeper" and isinstance(item, dict) and list(item) == ["params"]:
             yield from _params(("hydra", "sweeper", "params"), item["params"])
@@ -292,7 +292,7 @@ def _params(place: Place, params: Any) -> Iterator[Fault]:
         if isinstance(values, dict | list) or not all(
             SWEPT.fullmatch(one.strip()) for one in str(values).split(",")
         ):
-            what = f"{shown(str(values))} is no list of plain values"
+            what = f"{shown(str(values))} is not a list of plain values"
             yield Fault(
                 (*place, name), what, "write them with commas, without quotes: original,desa"
             )
@@ -324,12 +324,12 @@ def _expectations(rows: Any) -> Iterator[Fault]:
             yield Fault(place, f"lacks {listed(missing)}", hint)
         for name in ("metric", "source", DIFFERS):
             if name in row and not isinstance(row[name], str):
-                yield Fault((*place, name), "is no text", "write a text")
+                yield Fault((*place, name), "is not a text", "write a text")
         for name in ("value", "tolerance"):
             if name in row and (
                 isinstance(row[name], bool) or not isinstance(row[name], int | float)
             ):
-                yield Fault((*place, name), "is no number", "write a number")
+                yield Fault((*place, name), "is not a number", "write a number")
         yield from _free(place, {name: row[name] for name in row if name != "overrides"})
         yield from _overrides((*place, "overrides"), row.get("overrides", []))
 
@@ -340,7 +340,7 @@ def _overrides(place: Place, overrides: Any) -> Iterator[Fault]:
     """
     hint = "write a list of NAME=VALUE, such as fusion.kappa=20 or evaluation.measures=[AP,R@100]"
     if not isinstance(overrides, list):
-        yield Fault(place, "is no list", hint)
+        yield Fault(place, "is not a list", hint)
         return
     for number, text in enumerate(overrides):
         name, equals, value = str(text).partition("=")

@@ -1,5 +1,9 @@
 """What `desa VERB --help` prints for the verbs that take Hydra overrides: purpose, examples, flags
 and choices.
+
+Hydra's help template is not used: it knows the groups and the composed configuration only, not a
+verb's examples and own settings nor a checked `--config-dir`, which Hydra never sees; and it lists
+Hydra's flags, most of which are refused here.
 """
 
 import ast

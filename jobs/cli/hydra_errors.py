@@ -96,13 +96,13 @@ def worded(
             "",
         )
         return DesaError(
-            "is no choice", where=empty, hint=f"name one; `desa {verb} --help` lists them"
+            "is not a choice", where=empty, hint=f"name one; `desa {verb} --help` lists them"
         )
     if sampled := re.search(r"does not support sweep type : (\w+)_SWEEP", message):
         kind_ = sampled[1].lower()
         given = next((a for a in arguments if f"{kind_}(" in a), kind_)
         hint = "an interval needs a sweeper that samples; use range(...) or choice(...)"
-        return DesaError("is no list of values", where=given, hint=hint)
+        return DesaError("is not a list of values", where=given, hint=hint)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return DesaError(
             _one_line(error),

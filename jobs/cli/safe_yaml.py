@@ -175,11 +175,13 @@ class _Reader:
 
     def _name(self, event: events.Event) -> str:
         if not isinstance(event, events.ScalarEvent) or event.anchor is not None:
-            raise self._refused(event, "a name that is no text", "write NAME: VALUE")
+            raise self._refused(event, "a name that is not a text", "write NAME: VALUE")
         name = self._scalar(event)
         self.loader.get_event()
         if not isinstance(name, str):
-            raise self._refused(event, f"a name that is no text: {shown(event.value)}", "quote it")
+            raise self._refused(
+                event, f"a name that is not a text: {shown(event.value)}", "quote it"
+            )
         return name
 
     def _counted(self, event: events.Event, values: int) -> None:

@@ -96,7 +96,7 @@ def _answer(line: Connection) -> tuple[str, Any]:
     except DesaError as error:
         return "failed", error
     except KeyboardInterrupt:
-        hint = "run again: it goes on from what is stored"
+        hint = "run again: it continues from what is stored"
         return "failed", DesaError("the run was interrupted", hint=hint)
     except SystemExit as ended:
         return "failed", DesaError(f"ended with code {ended.code}", where="overrides")

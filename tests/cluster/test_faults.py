@@ -135,7 +135,7 @@ def test_interrupt_ends_cleanly_and_a_rerun_goes_on(small_slice, undisturbed, tm
     _await_shards(home, 2, process)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
-    assert "goes on from there" in (tmp_path / "log").read_text()
+    assert "continues from there" in (tmp_path / "log").read_text()
     assert "Traceback" not in (tmp_path / "log").read_text()
     process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)
     assert process.wait(300) == 0, (tmp_path / "log").read_text()

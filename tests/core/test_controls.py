@@ -7,7 +7,7 @@ import pytest
 
 from desa_ray.core.calibration import calibrated_alpha, plain_mean, top_and_ten
 from desa_ray.core.dense import anchored, residual
-from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, Scored
+from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, SparseHits
 from desa_ray.core.ranking import sparse_order
 from desa_ray.core.sparse import product
 from desa_ray.errors import DesaError
@@ -16,16 +16,16 @@ HALF = Fraction(1, 2)
 RNG = np.random.default_rng(11)
 
 
-def hits(scores: dict[int, float]) -> Scored:
+def hits(scores: dict[int, float]) -> SparseHits:
     docs = sorted(scores)
-    return Scored(np.array(docs, np.int32), np.array([scores[d] for d in docs], np.float32))
+    return SparseHits(np.array(docs, np.int32), np.array([scores[d] for d in docs], np.float32))
 
 
 ORIGINAL = hits({1: 4.0, 3: 2.0, 5: 1.0, 8: 0.0})
 EXPANDED = hits({1: 5.0, 2: 99.0, 3: 8.0, 5: 16.0, 8: 3.0})
 
 
-def applied(name: str, **options: Fraction) -> Scored:
+def applied(name: str, **options: Fraction) -> SparseHits:
     operator = SPARSE_OPERATORS[name]
     return operator.function({"query": ORIGINAL, "expanded": EXPANDED}, **options)
 
@@ -54,7 +54,7 @@ def test_sparse_controls_put_scores_together_as_hands_do(name, options, scores):
 def test_equal_shares_of_logarithms_order_as_the_product():
     scores = RNG.gamma(2, 3, size=(2, 400)).astype(np.float32)
     docs = np.arange(400, dtype=np.int32)
-    own, other = Scored(docs, scores[0]), Scored(docs, scores[1])
+    own, other = SparseHits(docs, scores[0]), SparseHits(docs, scores[1])
     given = {"query": own, "expanded": other}
     found = SPARSE_OPERATORS["geometric"].function(given, share=HALF)
     both = product(own, other)
@@ -75,8 +75,8 @@ def test_rank_sums_that_floats_tell_apart_tie_by_number():
             places[side, fixed[rank] if rank in fixed else next(rest)] = 1000 - rank
     docs = np.arange(600, dtype=np.int32)
     given = {
-        "query": Scored(docs, places[0].astype(np.float32)),
-        "expanded": Scored(docs, places[1].astype(np.float32)),
+        "query": SparseHits(docs, places[0].astype(np.float32)),
+        "expanded": SparseHits(docs, places[1].astype(np.float32)),
     }
     found = SPARSE_OPERATORS["rank_sum"].function(given, kappa=Fraction(60))
     assert found.scores[10] == found.scores[20] + 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from desa_ray.core.dense import residual
-from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, Scored
+from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, SparseHits
 from desa_ray.core.query_text import DENSE_TEXTS, SPARSE_TEXTS, mugi_repeats
 from desa_ray.core.ranking import sparse_order
 from desa_ray.core.reweighting import SPARSE_TERMS
@@ -22,8 +22,8 @@ def unit(*shape: int) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def hits(scores: dict[int, float]) -> Scored:
-    return Scored(
+def hits(scores: dict[int, float]) -> SparseHits:
+    return SparseHits(
         np.array(sorted(scores), np.int32),
         np.array([scores[d] for d in sorted(scores)], np.float32),
     )
@@ -159,7 +159,7 @@ def test_product_keeps_exactly_the_original_support():
 def test_an_expansion_that_only_rescales_scores_keeps():
     """An expansion that only rescales scores keeps the original order."""
     original = hits({d: float(s) for d, s in enumerate(RNG.random(200).astype(np.float32))})
-    doubled = Scored(original.docs, original.scores * np.float32(4))
+    doubled = SparseHits(original.docs, original.scores * np.float32(4))
     for name in ("product", "mask"):
         anchored = SPARSE_OPERATORS[name].function({"query": original, "expanded": doubled})
         assert (

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from desa_ray.core.references import (
-    Oddities,
+    RecordingWarnings,
     check_recorded,
     check_references,
     check_texts,
@@ -138,9 +138,11 @@ def test_other_prompts_need_text_that_is_not_blank_and_nothing() -> None:
 
 def test_blemishes_of_recorded_text_are_counted_and_not_refused() -> None:
     texts = ["Alpha", " ALPHA ", "n/a", "concise", "Beta"]
-    assert check_recorded(texts, 5, system_prompt=SYSTEM) == Oddities(duplicates=1, placeholders=2)
-    assert check_recorded(texts, 5) == Oddities(duplicates=1, placeholders=1)
-    assert check_recorded(GOOD, 5, system_prompt=SYSTEM) == Oddities()
+    assert check_recorded(texts, 5, system_prompt=SYSTEM) == RecordingWarnings(
+        duplicates=1, placeholders=2
+    )
+    assert check_recorded(texts, 5) == RecordingWarnings(duplicates=1, placeholders=1)
+    assert check_recorded(GOOD, 5, system_prompt=SYSTEM) == RecordingWarnings()
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from desa_ray.core.operators import SPARSE_OPERATORS
 from desa_ray.core.ranking import sparse_order
 from desa_ray.core.relaxation import relax_count, relax_share
-from desa_ray.core.sparse import Scored, product
+from desa_ray.core.sparse import SparseHits, product
 
 score = st.floats(0, 50, width=32)
 
 
-def hits(scores: dict[int, float]) -> Scored:
-    return Scored(
+def hits(scores: dict[int, float]) -> SparseHits:
+    return SparseHits(
         np.array(sorted(scores), np.int32),
         np.array([scores[d] for d in sorted(scores)], np.float32),
     )

@@ -18,7 +18,7 @@ def test_a_term_weighs_its_frequency_times_the_references():
 @pytest.mark.parametrize(
     ("query", "references", "copies"),
     [
-        (["q"] * 9, [["a"]], 9),  # round(1 / 9) = 0, but the query stands there at least once
+        (["q"] * 9, [["a"]], 9),  # round(1 / 9) = 0, but the query occurs at least once
         (["q"], [], 1),
         (["q"], [[]], 1),
         ([], [["a"]], 0),  # nothing to repeat

@@ -376,7 +376,7 @@ def test_a_missing_file_is_named_with_the_layout_that_is_wanted(tmp_path: Path, 
     (folder / name).unlink()
     text = refusal(folder)
     assert (
-        f"{folder}: lacks {name} (the BEIR layout wants corpus.jsonl, queries.jsonl, qrels/test.tsv"
+        f"{folder}: lacks {name} (the BEIR layout needs corpus.jsonl, queries.jsonl, qrels/test.tsv"
         in text
     )
     assert "the splits there are: dev" in text

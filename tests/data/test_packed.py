@@ -290,7 +290,7 @@ def test_thousands_of_broken_archives_and_runs_never_end(tmp_path):
     _no_traceback(8000, 2, tmp_path)
 
 
-# What is no file
+# What is not a file
 
 
 def test_folders_devices_and_files(tmp_path):

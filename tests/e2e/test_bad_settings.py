@@ -16,7 +16,7 @@ from tests.desa_fixtures import dataset
 
 # override -> what one error line must hold; `hint` parts are the words that a user would type next
 OVERRIDES = {
-    "null for a group": (["fusion=null"], ["fusion=null: is no choice"]),
+    "null for a group": (["fusion=null"], ["fusion=null: is not a choice"]),
     "blank before =": (
         ["fusion.k =3"],
         ["fusion.k =3", "leave out the blanks around =: fusion.k=3"],

@@ -144,7 +144,7 @@ def test_a_parity_of_ones_own_is_refused(refuse):
 
 
 def test_what_is_no_yaml_and_what_is_hidden_is_passed_over():
-    write("method/mine.yaml", b"\xef\xbb\xbf" + MINE.encode())  # a byte order mark is no text
+    write("method/mine.yaml", b"\xef\xbb\xbf" + MINE.encode())  # a byte order mark is not a text
     write("README.md", "${oc.env:DESA_TEST_SECRET}")
     write("notes/texts.jsonl", "!!evil")
     write(".git/config.yaml", "!!evil")
@@ -302,10 +302,10 @@ def test_defaults_that_multiply_are_refused():
 
 
 PLACES = {
-    "a configuration of the same name": ("config.yaml", ["lies in no group"]),
-    "no group": ("notes/mine.yaml", ["lies in no group", "GROUP/NAME.yaml"]),
-    "deeper in a group": ("method/sub/mine.yaml", ["lies in no group"]),
-    "a group in capitals": ("Method/mine.yaml", ["lies in no group"]),
+    "a configuration of the same name": ("config.yaml", ["not in a known group"]),
+    "no group": ("notes/mine.yaml", ["not in a known group", "GROUP/NAME.yaml"]),
+    "deeper in a group": ("method/sub/mine.yaml", ["not in a known group"]),
+    "a group in capitals": ("Method/mine.yaml", ["not in a known group"]),
     "the other ending": ("method/mine.yml", [".yaml", "rename it to mine.yaml"]),
     "the ending in capitals": ("method/mine.YAML", ["rename it to mine.yaml"]),
     "no plain name": ("method/my file.yaml", ["its name cannot be a choice"]),
@@ -330,11 +330,11 @@ def test_a_file_in_another_place_is_refused(name):
 @pytest.mark.parametrize("path", ["hydra/launcher/x.yaml", "hydra/x.txt", "Hydra/readme"])
 def test_a_folder_of_hydras_is_refused(path):
     write(path, "a: b\n")
-    refused(path.partition("/")[0], "no group of ours")
+    refused(path.partition("/")[0], "not a known group")
 
 
 def test_links_out_of_the_folder_and_what_is_no_plain_file(tmp_path):
-    """Links out of the folder and what is no plain file are refused."""
+    """Links out of the folder and what is not a plain file are refused."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "mine.yaml").write_text(MINE)
@@ -380,7 +380,7 @@ EXPERIMENTS = {
         f"{GLOBAL}hydra: {{callbacks: {{x: {{_target_: os.system}}}}}}",
         ["hydra.callbacks"],
     ),
-    "a mode": (f"{GLOBAL}hydra: {{mode: '${{oc.env:A}}'}}", ["is no mode"]),
+    "a mode": (f"{GLOBAL}hydra: {{mode: '${{oc.env:A}}'}}", ["is not a mode"]),
     "a sweep over Hydra": (
         f"{GLOBAL}hydra: {{sweeper: {{params: {{hydra/launcher: basic}}}}}}",
         ["no such setting"],

@@ -6,12 +6,12 @@ import pytest
 
 from desa_ray.core.adjusted import adjusted, adjusted_sources
 from desa_ray.core.ranking import sparse_order
-from desa_ray.core.sparse import Scored
+from desa_ray.core.sparse import SparseHits
 from desa_ray.engines.bm25 import BM25
 
 
-def hits(*scores: float) -> Scored:
-    return Scored(np.arange(len(scores), dtype=np.int32), np.array(scores, np.float32))
+def hits(*scores: float) -> SparseHits:
+    return SparseHits(np.arange(len(scores), dtype=np.int32), np.array(scores, np.float32))
 
 
 def test_scores_are_rounded_and_ties_are_taken_apart():
@@ -49,7 +49,7 @@ def test_scores_are_bit_for_bit_those_of_the_searcher(in_lucene_process, documen
     postings, _ = in_lucene_process(lucene_process.postings, texts)
     terms = in_lucene_process(lucene_process.analyse, queries)
     for query, (ids, scores) in zip(terms, theirs, strict=True):
-        found = adjusted(Scored(*BM25(postings).scores(query)))
+        found = adjusted(SparseHits(*BM25(postings).scores(query)))
         kept = scores > 0
         order = np.array([int(name) for name in ids], np.int32)[kept]
         places = np.argsort(order)

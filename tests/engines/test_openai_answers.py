@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from desa_ray.config import GeneratorConfig
-from desa_ray.engines.chat import Request, Sampling
+from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.openai_generator import OpenAIGenerator, _output
 from desa_ray.errors import DesaError
 from tests.raw_server import answer, raw_server, says
 
-ASK = Request([{"role": "user", "content": "question"}], 1, Sampling(9, 0.7, 0.9, 20))
+ASK = Request([{"role": "user", "content": "question"}], 1, SamplingSettings(9, 0.7, 0.9, 20))
 MISSING = object()
 DEEP = json.loads("[" * 500 + "]" * 500)
 VALUES = {
@@ -100,7 +100,7 @@ def test_every_field_of_every_type_is_read_or_asked_for_again(place):
 def test_a_bad_answer_is_one_line_that_names_the_field():
     with chat_server(*[body(spoilt("usage", "-"))] * 2) as server:
         with pytest.raises(
-            DesaError, match=r"makes no sense: usage: .*dictionary.*\(2 attempts in"
+            DesaError, match=r"cannot be read: usage: .*dictionary.*\(2 attempts in"
         ) as caught:
             engine(server.url).generate([ASK])
         assert len(server.requests) == 2

@@ -1,4 +1,4 @@
-"""The engine on a server: patience with what passes, one clear error for what does not, and a key
+"""The engine on a server: retries of transient errors, one clear error for what does not, and a key
 nobody sees.
 """
 
@@ -23,7 +23,7 @@ from chat_server import (
 )
 
 from desa_ray.config import GeneratorConfig
-from desa_ray.engines.chat import Request, Sampling
+from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.generator import load_generator
 from desa_ray.engines.live_generator import REFERENCES_SCHEMA, generate_records
 from desa_ray.engines.openai_generator import OpenAIGenerator
@@ -31,7 +31,7 @@ from desa_ray.engines.prompts import load_prompt
 from desa_ray.errors import DesaError
 
 KEY = "sk-very-secret-123"
-SAMPLING = Sampling(max_new_tokens=9, temperature=0.7, top_p=0.9, top_k=20)
+SAMPLING = SamplingSettings(max_new_tokens=9, temperature=0.7, top_p=0.9, top_k=20)
 FIVE = ["alpha one", "beta two", "gamma three", "delta four", "epsilon five"]
 
 

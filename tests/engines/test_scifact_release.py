@@ -9,7 +9,7 @@ import pytest
 
 from desa_ray.core.adjusted import adjusted, adjusted_sources
 from desa_ray.core.ranking import sparse_order
-from desa_ray.core.sparse import Scored, product
+from desa_ray.core.sparse import SparseHits, product
 from desa_ray.engines.bm25 import BM25
 
 pytestmark = pytest.mark.slow
@@ -32,9 +32,9 @@ def scifact(in_lucene_process, shared: Path):
     return {query: queries[query] for query in sorted(judged)}, scorer
 
 
-def hits(scorer: BM25, in_lucene_process, texts: list[str]) -> list[Scored]:
+def hits(scorer: BM25, in_lucene_process, texts: list[str]) -> list[SparseHits]:
     terms = in_lucene_process(lucene_process.analyse, texts)
-    return [Scored(*scorer.scores(own)) for own in terms]
+    return [SparseHits(*scorer.scores(own)) for own in terms]
 
 
 def test_supports_are_those_of_the_release_query_by_query(scifact, in_lucene_process, shared):
@@ -68,5 +68,5 @@ def test_what_the_tie_adjuster_moves_on_scifact(scifact, in_lucene_process, shar
     assert 288 <= moved <= 298  # 293 of 300 queries in an earlier measurement
 
 
-def order(scored: Scored) -> list[int]:
+def order(scored: SparseHits) -> list[int]:
     return sparse_order(scored.docs, scored.scores).tolist()

@@ -62,7 +62,7 @@ def _changed(frame: pl.DataFrame, name: str, draw: random.Random) -> pl.DataFram
         case 3:
             return frame.with_columns(_series(name, [draw.choice(VALUES)] * len(values)))
         case 4:
-            with suppress(pl.exceptions.PolarsError):  # a list is no number
+            with suppress(pl.exceptions.PolarsError):  # a list is not a number
                 return frame.with_columns(frame[name].cast(draw.choice(TYPES), strict=False))
         case 5:
             return frame.head(draw.randrange(3))

@@ -11,7 +11,7 @@ import ray
 from desa_ray.cluster import job_client
 from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.config import GeneratorConfig
-from desa_ray.engines.chat import Request, Sampling
+from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.openai_generator import OpenAIGenerator
 from desa_ray.errors import DesaError
 from desa_ray.tracking.runs import Tracker
@@ -50,7 +50,9 @@ def _complete(url: str, _: Path) -> None:
         max_attempts=1,
         request_timeout_s=5.0,
     )
-    request = Request([{"role": "user", "content": "question"}], 1, Sampling(9, 0.7, 0.9, 20))
+    request = Request(
+        [{"role": "user", "content": "question"}], 1, SamplingSettings(9, 0.7, 0.9, 20)
+    )
     (output,) = OpenAIGenerator(config).generate([request])
     output.text.encode()
 

@@ -128,7 +128,7 @@ def test_names_that_do_not_exist_or_are_taken(installed, offering):
 
 BROKEN = """
 import numpy as np
-from desa_ray.core.operators import DenseOperator, Scored, SparseOperator
+from desa_ray.core.operators import DenseOperator, SparseHits, SparseOperator
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.registry import plain_fusion
 
@@ -139,7 +139,7 @@ def error(vectors):
     raise KeyError("gone")
 
 def scores(hits):
-    return Scored(hits["query"].docs, np.full(hits["query"].docs.size, np.inf))
+    return SparseHits(hits["query"].docs, np.full(hits["query"].docs.size, np.inf))
 
 NAN = DenseOperator(nan, ("query",))
 ERROR = DenseOperator(error, ("query",))

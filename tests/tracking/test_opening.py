@@ -55,7 +55,7 @@ def _overwrite_in_the_middle(file: Path) -> None:
 
 
 SPOILT = {
-    "garbage": lambda file: file.write_bytes(b"this is no database at all " * 100),
+    "garbage": lambda file: file.write_bytes(b"this is not a database at all " * 100),
     "cut": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
     "overwritten in the middle": _overwrite_in_the_middle,
 }

@@ -13,7 +13,7 @@ import pytest
 from vllm_setting import CONF, PROMPT, QUERIES
 
 from desa_ray.core.references import check_references
-from desa_ray.engines.chat import Request, Sampling
+from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.live_generator import generate_records
 from desa_ray.engines.prompts import load_prompt
@@ -56,7 +56,7 @@ def test_the_seed_decides_the_text(engine):
     texts = [
         out.text
         for out in engine.generate(
-            [Request(messages, s, Sampling(16, 0.7, 0.9, 20)) for s in seeds]
+            [Request(messages, s, SamplingSettings(16, 0.7, 0.9, 20)) for s in seeds]
         )
     ]
     assert texts[0] == texts[3]
@@ -110,7 +110,7 @@ def test_a_request_that_does_not_fit_is_an_error_and_the_engine(engine, records,
         return Request(
             [{"role": "user", "content": "word " * words}],
             1,
-            Sampling(tokens, 0.7, 0.9, 20),
+            SamplingSettings(tokens, 0.7, 0.9, 20),
             endless,
         )
 

@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import eq
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,7 @@ SCRATCH_DOCUMENTS = (
 LAST_BASE = 1 << 30  # ranks in the scratch arrays stay below 2^31
 # a larger top K is taken from the complete fusion instead of being kept sorted while reading
 SORTED_K = 256
+Number = TypeVar("Number", np.int32, np.float64)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Replay:
     topk: NDArray[np.int32]
 
 
-def _grown(array: NDArray, size: int) -> NDArray:
+def _grown(array: NDArray[Number], size: int) -> NDArray[Number]:
     """The array, with zeros behind it where it is shorter than `size`."""
     if array.size >= size:
         return array

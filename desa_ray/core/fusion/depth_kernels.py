@@ -4,10 +4,8 @@
 Certification is a conjunction of conditions "x surely precedes y", each of which stays true once it
 is true (S12). So the reading may run ahead and check only now and then, keeping the K best lower
 bounds on the way. At the first check that succeeds the top K is known, and the exact step is the
-largest of the conditions' first steps, each found by bisection. Conditions have numbers: i < K-1
-says that top[i] precedes top[i+1], K-1 that the last one precedes any wholly unread document, K + y
-that it precedes document y. A document that nobody had read when condition K-1 became true never
-needs a condition of its own.
+largest of the conditions' first steps, each found by bisection. `condition_kernels` numbers
+and tests them.
 
 A step is a state: how many items of each channel are read. Legend as in
 `desa_ray.core.fusion.exact`; P is the length of the channels' prefixes that a kernel sees;
@@ -22,6 +20,8 @@ above the base (`scale[BASE]`) is left from earlier replays, whose base was lowe
 import numpy as np
 from numba import njit
 
+from desa_ray.core.arrays import Float64s, Int32s, Int64s, Integer, Real, Truth
+from desa_ray.core.fusion.condition_kernels import close, copy, gained_by, obstacle, read_state
 from desa_ray.core.fusion.exact import BASE, NEAR, P, Q, precedes
 
 READS, SEEN, GIVEN, LENGTHS = range(4)  # rows of the state
@@ -31,14 +31,24 @@ BROKEN = -3  # status: channel BROKEN - status holds a negative number, or a doc
 
 
 @njit(cache=True, nogil=True)
-def certify(lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N):
+def certify(
+    lists_CP: Int32s,
+    state_4C: Int32s,
+    scale: Int64s,
+    top: Int32s,
+    known: Truth | Integer,
+    ranks_NC: Int32s,
+    shares_CR: Float64s,
+    low_N: Float64s,
+    chosen_N: Int32s,
+) -> Integer:
     """Moves SEEN to the first certain step; returns how many documents `top` holds, or a status <
     0.
 
     The rows of `state_4C`: READS and SEEN, both 0 at first; GIVEN, how many items of every channel
     are in `lists_CP`; LENGTHS, how many there are. `top` holds the complete fusion's top K if
     `known`, else it is filled here; unused places are -1. After TOO_SHORT or TOO_NARROW, a call
-    with longer prefixes or for more documents goes on from there, if `state_4C`, `top` and the
+    with longer prefixes or for more documents continues from there, if `state_4C`, `top` and the
     arrays over documents are as they were left.
     """
     reads, seen, given, lengths = (
@@ -65,14 +75,25 @@ def certify(lists_CP, state_4C, scale, top, known, ranks_NC, shares_CR, low_N, c
         seen,
     )
     if status == top.size:
-        _close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen)
+        close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen)
     return status
 
 
 @njit(cache=True, nogil=True)
 def _read(
-    lists_CP, given, lengths, scale, top, known, ranks_NC, shares_CR, low_N, chosen_N, reads, seen
-):
+    lists_CP: Int32s,
+    given: Int32s,
+    lengths: Int32s,
+    scale: Int64s,
+    top: Int32s,
+    known: Truth | Integer,
+    ranks_NC: Int32s,
+    shares_CR: Float64s,
+    low_N: Float64s,
+    chosen_N: Int32s,
+    reads: Int32s,
+    seen: Int32s,
+) -> Integer:
     """Reads ahead until the top K is certain after `reads`, and leaves `seen` at the last step
     where it was not.
 
@@ -87,14 +108,14 @@ def _read(
         np.int64(0),
     )  # typed: a literal would compile what it is passed to twice
     while found < top.size and top[found] >= 0:
-        low_K[found] = _gained(np.int64(top[found]), ranks_NC, shares_CR, low_N, base)
+        low_K[found] = gained_by(np.int64(top[found]), ranks_NC, shares_CR, low_N, base)
         found += 1
     entry = 0.0  # a document whose lower bound is below this is not among the K best
     if known:
         entry = np.inf
         for document in top:
             chosen_N[document] = base
-        _copy(lengths, target)
+        copy(lengths, target)
     else:
         if found == top.size:
             entry = low_K[found - 1] * (1 - NEAR)
@@ -113,7 +134,7 @@ def _read(
                 if status & 1:
                     document = np.int64(lists_CP[c, reads[c] - 1])
                     gained, checked = (
-                        _gained(document, ranks_NC, shares_CR, low_N, base),
+                        gained_by(document, ranks_NC, shares_CR, low_N, base),
                         np.int64(0),
                     )
                     found = _enter(
@@ -122,7 +143,7 @@ def _read(
                     if found == top.size:
                         entry = low_K[found - 1] * (1 - NEAR)
         if found == top.size:
-            failed, checked = _obstacle(
+            failed, checked = obstacle(
                 top,
                 failed,
                 checked,
@@ -137,13 +158,23 @@ def _read(
             )
             if failed < 0:
                 return found
-        _copy(reads, seen)
+        copy(reads, seen)
         if not _ahead(reads, lengths, scale, target):
             return found
 
 
 @njit(cache=True, nogil=True)
-def _pass(c, start, end, lists_CP, entry, base, ranks_NC, shares_CR, low_N):
+def _pass(
+    c: Integer,
+    start: Integer,
+    end: Integer,
+    lists_CP: Int32s,
+    entry: Real,
+    base: Integer,
+    ranks_NC: Int32s,
+    shares_CR: Float64s,
+    low_N: Float64s,
+) -> Integer:
     """Reads items of channel c up to `end` or the first document with a lower bound of `entry`.
 
     Returns twice the number of items read, and 1 more if there is such a document; -1 where one
@@ -178,7 +209,7 @@ def _pass(c, start, end, lists_CP, entry, base, ranks_NC, shares_CR, low_N):
 
 
 @njit(cache=True, nogil=True)
-def _readable(lists_CP, given, ranks_NC):
+def _readable(lists_CP: Int32s, given: Int32s, ranks_NC: Int32s) -> int:
     """0 if every document in the prefixes has a place in the arrays; else a status."""
     for c in range(given.size):
         smallest, largest = np.int32(0), np.int32(-1)
@@ -192,7 +223,7 @@ def _readable(lists_CP, given, ranks_NC):
 
 
 @njit(cache=True, nogil=True)
-def _ahead(reads, lengths, scale, target):
+def _ahead(reads: Int32s, lengths: Int32s, scale: Int64s, target: Int32s) -> Truth:
     """Sets `target` to a state 6 % ahead of `reads`; false if nothing is left to read."""
     p, q = scale[P], scale[Q]
     turn = np.int64(-1)  # the channel that is read next; typed, as above
@@ -204,7 +235,7 @@ def _ahead(reads, lengths, scale, target):
         ):
             turn = c
     if turn >= 0:
-        _state(
+        read_state(
             turn,
             min(lengths[turn], reads[turn] + max(16, reads[turn] >> 4)),
             lengths,
@@ -214,36 +245,13 @@ def _ahead(reads, lengths, scale, target):
     return turn >= 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def _state(c, count, lengths, scale, state):
-    """Sets `state` to what is read right after item `count` >= 1 of channel c.
-
-    Items are read in descending order of their bounds W / (p + q rank), the first channel first
-    among equals (S6).
-    """
-    p, q = scale[P], scale[Q]
-    for other in range(lengths.size):
-        reach = scale[other] * (p + q * count) - (0 if other <= c else 1)
-        state[other] = min(max((reach // scale[c] - p) // q, 0), lengths[other])
-
-
 @njit(cache=True, nogil=True)
-def _gained(document, ranks_NC, shares_CR, low_N, base):
-    """The lower bound from everything read of a document that was read, up to rounding."""
-    row = np.uint32(document)
-    if ranks_NC.shape[1] != 2:
-        return low_N[row]
-    first, second = ranks_NC[row, 0] - base, ranks_NC[row, 1] - base
-    return shares_CR[0, np.uint32(max(first, 0))] + shares_CR[1, np.uint32(max(second, 0))]
-
-
-@njit(cache=True, nogil=True)
-def _clipped(given, lengths, scale, target):
+def _clipped(given: Int32s, lengths: Int32s, scale: Int64s, target: Int32s) -> bool:
     """Moves `target` back to the last state that is `given`; whether that was needed."""
     clipped = False
     for c in range(given.size):
         if target[c] > given[c]:
-            _state(
+            read_state(
                 c, given[c] + 1, lengths, scale, target
             )  # states are a chain: no channel gains by this
             target[c] -= 1
@@ -252,13 +260,15 @@ def _clipped(given, lengths, scale, target):
 
 
 @njit(cache=True, nogil=True)
-def _copy(source, target):
-    for c in range(source.size):
-        target[c] = source[c]
-
-
-@njit(cache=True, nogil=True)
-def _above(x, gained, y, other, reads, ranks_NC, scale):
+def _above(
+    x: Integer,
+    gained: Real,
+    y: Integer,
+    other: Real,
+    reads: Int32s,
+    ranks_NC: Int32s,
+    scale: Int64s,
+) -> Truth:
     """Whether x, which has gained `gained`, is above y, which has gained `other`, after `reads`;
     ties by number.
     """
@@ -268,7 +278,17 @@ def _above(x, gained, y, other, reads, ranks_NC, scale):
 
 
 @njit(cache=True, nogil=True)
-def _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale):
+def _enter(
+    document: Integer,
+    gained: Real,
+    top: Int32s,
+    low_K: Float64s,
+    found: Integer,
+    reads: Int32s,
+    ranks_NC: Int32s,
+    chosen_N: Int32s,
+    scale: Int64s,
+) -> Integer:
     """Moves a document whose lower bound rose to its place among the K best; returns how many there
     are.
     """
@@ -292,97 +312,3 @@ def _enter(document, gained, top, low_K, found, reads, ranks_NC, chosen_N, scale
         i -= 1
     top[i], low_K[i] = document, gained
     return found
-
-
-@njit(cache=True, nogil=True)
-def _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
-    """Whether a numbered condition (see the module's docstring) is true with `seen` items read."""
-    x, y = top.size - 1, condition - top.size
-    if condition < x:
-        x, y = condition, np.int64(top[condition + 1])
-    elif y >= 0 and chosen_N[y] == scale[BASE]:
-        return True
-    return precedes(np.int64(top[x]), y, seen, lengths, ranks_NC, scale)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _obstacle(
-    top, failed, checked, lists_CP, seen, lengths, ranks_NC, shares_CR, low_N, chosen_N, scale
-):
-    """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer,
-    is tried first.
-
-    `checked` is where the search among the documents read stands, a channel times 2^32 plus items,
-    and is returned too: what was true stays true while `top` stays, so the next search for the same
-    `top` goes on from there.
-    """
-    p, q, base = scale[P], scale[Q], scale[BASE]
-    if failed >= 0 and not _holds(failed, top, seen, lengths, ranks_NC, chosen_N, scale):
-        return failed, checked
-    for condition in range(top.size - 1, -1, -1):
-        if not _holds(condition, top, seen, lengths, ranks_NC, chosen_N, scale):
-            return condition, checked
-    last, settled, floor, unread = top[top.size - 1], True, 0.0, 0.0
-    for c in range(lengths.size):
-        rank = ranks_NC[last, c] - base
-        if 0 < rank <= seen[c]:
-            floor += scale[c] / (p + q * rank)
-        settled &= rank <= seen[c]
-        if seen[c] < lengths[c]:
-            unread += scale[c] / (p + q * (seen[c] + 1))
-    for c in range(checked >> 32, lengths.size):
-        others = unread - (scale[c] / (p + q * (seen[c] + 1)) if seen[c] < lengths[c] else 0.0)
-        need = floor * (1 - NEAR) - others
-        for i in range(checked & 0xFFFFFFFF, seen[c]):
-            y = np.int64(lists_CP[c, i])
-            close = _gained(y, ranks_NC, shares_CR, low_N, base) >= need
-            if close and not _holds(top.size + y, top, seen, lengths, ranks_NC, chosen_N, scale):
-                return top.size + y, (np.int64(c) << 32) + i
-            if not settled or lengths.size != 2 or chosen_N[y] == base:
-                continue
-            if not base < ranks_NC[y, 1 - c] <= base + seen[1 - c]:
-                # what follows and is read here only has a smaller bound, and what is read in both
-                # ranks lower
-                break
-        checked = np.int64(c + 1) << 32
-    return np.int64(-1), checked
-
-
-@njit(cache=True, nogil=True)
-def _close(lists_CP, lengths, scale, top, ranks_NC, shares_CR, low_N, chosen_N, reads, seen):
-    """Moves `seen` from a step where the top K is not certain to the first where it is, at the
-    latest `reads`.
-    """
-    state, best = np.empty_like(seen), np.empty_like(seen)
-    failed, checked = np.int64(-1), np.int64(0)
-    while True:
-        failed, checked = _obstacle(
-            top,
-            failed,
-            checked,
-            lists_CP,
-            seen,
-            lengths,
-            ranks_NC,
-            shares_CR,
-            low_N,
-            chosen_N,
-            scale,
-        )
-        if failed < 0:
-            return
-        _copy(reads, best)
-        for c in range(
-            seen.size
-        ):  # the first step with the condition true ends with an item of some channel c
-            false_at, true_at = seen[c], best[c] + 1
-            while true_at - false_at > 1:
-                middle = (false_at + true_at) >> 1
-                _state(c, middle, lengths, scale, state)
-                if _holds(failed, top, state, lengths, ranks_NC, chosen_N, scale):
-                    true_at = middle
-                else:
-                    false_at = middle
-            if true_at <= best[c]:
-                _state(c, true_at, lengths, scale, best)
-        _copy(best, seen)

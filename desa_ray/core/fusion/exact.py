@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from desa_ray.core.arrays import Int32s, Int64s, Integer, Truth
 from desa_ray.errors import DesaError
 
 NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
@@ -131,7 +132,15 @@ def checked(
 
 
 @njit(cache=True, nogil=True)
-def _denominators(c, x, y, seen, lengths, ranks_NC, scale):
+def _denominators(
+    c: Integer,
+    x: Integer,
+    y: Integer,
+    seen: Int32s,
+    lengths: Int32s,
+    ranks_NC: Int32s,
+    scale: Int64s,
+) -> tuple[Integer, Integer]:
     """Denominators of x's lower and y's upper bound in channel c; 0 = contributes nothing."""
     p, q, base = scale[P], scale[Q], scale[BASE]
     mine = ranks_NC[x, c] - base
@@ -145,7 +154,9 @@ def _denominators(c, x, y, seen, lengths, ranks_NC, scale):
 
 
 @njit(cache=True, nogil=True)
-def _exact_sign(x, y, seen, lengths, ranks_NC, scale):
+def _exact_sign(
+    x: Integer, y: Integer, seen: Int32s, lengths: Int32s, ranks_NC: Int32s, scale: Int64s
+) -> int:
     """Sign of x's lower minus y's upper bound, by long division of every term into digits of 32
     bits.
     """
@@ -176,7 +187,9 @@ def _exact_sign(x, y, seen, lengths, ranks_NC, scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def precedes(x, y, seen, lengths, ranks_NC, scale):
+def precedes(
+    x: Integer, y: Integer, seen: Int32s, lengths: Int32s, ranks_NC: Int32s, scale: Int64s
+) -> Truth:
     """Whether document x surely precedes y (S8) when `seen` items are read of channels with
     `lengths` items.
 

@@ -2,19 +2,19 @@
 of ACL 2025).
 
 The authors' code scores F(d) = (1 + n/10) * sum of 1 / (60 + rank_c(d)), n being how many lists
-hold d. The score is theirs, with kappa for 60 and a weight a list (1 in their code). Ours: exact
+hold d. The score is theirs, with kappa for 60 and a weight per list (1 in their code). Ours: exact
 comparison, ties by number, and complete lists where the authors take the first 1,000 documents (a
 method's `prefix: 1000` does that, and changes n with it).
 
-The score is no plain sum, so a certification depth needs bounds of its own. They follow the rules
-of method.md section 6: a document's lower bound counts the lists where it was read; its upper bound
-gives it the next place in every list that is still open and did not show it yet, and counts those
-lists too. Reading only ever raises the one and lowers the other, so the depths are sound, as for
-RRF. The reading order is RRF's, by w / (kappa + next rank).
+The score is not a plain sum, so a certification depth needs bounds of its own. They follow the
+rules of method.md section 6: a document's lower bound counts the lists where it was read; its
+upper bound gives it the next place in every list that is still open and did not show it yet, and
+counts those lists too. Reading only ever raises the one and lowers the other, so the depths are
+sound, as for RRF. The reading order is RRF's, by w / (kappa + next rank).
 
 Exactness: float64 decides what differs by more than a relative 1e-12, rationals the rest. Plain
-numpy, a millisecond a query for lists of some thousand documents: meant for comparison rows. Legend
-as in `desa_ray.core.fusion.exact`.
+numpy, a millisecond per query for lists of some thousand documents: meant for comparison rows.
+Legend as in `desa_ray.core.fusion.exact`.
 """
 
 from bisect import bisect_left
@@ -68,8 +68,8 @@ def replay(
 
 
 class _Scores:
-    """Ranks of one query's documents and the bounds that a state of reading (items read a channel)
-    gives them.
+    """Ranks of one query's documents and the bounds that a state of reading gives them: so many
+    items read per channel.
     """
 
     def __init__(self, channels: Sequence[Ranking], weights: Sequence[Fraction], kappa: Fraction):
@@ -142,7 +142,14 @@ class _Scores:
         pairs = [*pairwise(places), *((last, rival) for rival in np.flatnonzero(rivals).tolist())]
         return all(self._precedes(x, y, seen, low_N, high_N) for x, y in pairs)
 
-    def _precedes(self, x: int, y: int, seen: NDArray, low_N: NDArray, high_N: NDArray) -> bool:
+    def _precedes(
+        self,
+        x: int,
+        y: int,
+        seen: NDArray[np.int64],
+        low_N: NDArray[np.float64],
+        high_N: NDArray[np.float64],
+    ) -> bool:
         """S8: x surely precedes y, in floats where they are clear."""
         if low_N[x] > high_N[y] * (1 + NEAR):
             return True
@@ -163,7 +170,7 @@ def _reading(
     unit = lcm(*whole)
     p, q = kappa.numerator, kappa.denominator
     # Bounds w / (kappa + rank) descend as these whole numbers ascend.
-    keys = []
+    keys: list[list[int]] = []
     for w, n in zip(whole, lengths, strict=True):
         keys.append([(p + q * rank) * (unit // w) for rank in range(1, n + 1)])
     flat = np.array([key for own in keys for key in own], np.int64 if _small(keys) else object)

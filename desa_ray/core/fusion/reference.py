@@ -50,10 +50,11 @@ def certified_state(
     """Items read of each channel at the first step that certifies `topk`, the first K >= 1 of the
     complete order.
     """
-    ranks = []
+    ranks: list[dict[int, int]] = []
     for channel in channels:
         ranks.append({document: rank for rank, document in enumerate(channel.tolist(), 1)})
-    candidates, union = topk.tolist(), set().union(*ranks)
+    candidates = topk.tolist()
+    union = set[int]().union(*ranks)
     reading = _reading(tuple(map(len, channels)), weights, kappa)
 
     def state(step: int) -> list[int]:

@@ -7,9 +7,21 @@ where it was not read; `next_C` the bound on what a channel's unread items contr
 import numpy as np
 from numba import njit
 
+from desa_ray.core.arrays import Bools, Float64s, Int64s, Integer, Real, Truth
+
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def read_until_certain(items, starts, sizes, weights, kappa, union, peek, top, reads):
+def read_until_certain(
+    items: Int64s,
+    starts: Int64s,
+    sizes: Int64s,
+    weights: Float64s,
+    kappa: Real,
+    union: Integer,
+    peek: Truth,
+    top: Int64s,
+    reads: Int64s,
+) -> None:
     """Reads until `top` is certain; fills `top` and `reads`."""
     channels, k = sizes.size, top.size
     gained_NC = np.zeros((union, channels))
@@ -38,7 +50,8 @@ def read_until_certain(items, starts, sizes, weights, kappa, union, peek, top, r
         for c in range(channels):
             if reads[c] < sizes[c] and (turn < 0 or next_C[c] > next_C[turn]):
                 turn = c
-        document = items[starts[turn] + reads[turn]]
+        place: int = starts[turn] + reads[turn]
+        document = items[place]
         gained_NC[document, turn] = next_C[turn]
         reads[turn] += 1
         next_C[turn] = (
@@ -56,7 +69,7 @@ def read_until_certain(items, starts, sizes, weights, kappa, union, peek, top, r
 
 
 @njit(cache=True, nogil=True)
-def _high(document, gained_NC, next_C):
+def _high(document: Integer, gained_NC: Float64s, next_C: Float64s) -> Real:
     """Upper bound: what was read, and the next bound of every channel where it was not."""
     total = 0.0
     for c in range(next_C.size):
@@ -66,13 +79,15 @@ def _high(document, gained_NC, next_C):
 
 
 @njit(cache=True, nogil=True)
-def _precedes(x, y, low_N, gained_NC, next_C):
+def _precedes(
+    x: Integer, y: Integer, low_N: Float64s, gained_NC: Float64s, next_C: Float64s
+) -> Truth:
     high = _high(y, gained_NC, next_C)
     return low_N[x] > high or (low_N[x] == high and x < y)
 
 
 @njit(cache=True, nogil=True)
-def _ordered(top, low_N, gained_NC, next_C):
+def _ordered(top: Int64s, low_N: Float64s, gained_NC: Float64s, next_C: Float64s) -> Truth:
     """Whether each document of the top surely precedes the next."""
     ordered = True
     for i in range(top.size - 1):
@@ -81,7 +96,16 @@ def _ordered(top, low_N, gained_NC, next_C):
 
 
 @njit(cache=True, nogil=True)
-def _rival(last, first, observed, count, chosen_N, low_N, gained_NC, next_C):
+def _rival(
+    last: Integer,
+    first: Integer,
+    observed: Int64s,
+    count: Integer,
+    chosen_N: Bools,
+    low_N: Float64s,
+    gained_NC: Float64s,
+    next_C: Float64s,
+) -> Integer:
     """Place of an observed document that may still pass the last of the top, -1 if there is none;
     the search begins with place `first`, which was one before.
     """
@@ -94,7 +118,9 @@ def _rival(last, first, observed, count, chosen_N, low_N, gained_NC, next_C):
 
 
 @njit(cache=True, nogil=True)
-def _enter(document, top, found, chosen_N, low_N):
+def _enter(
+    document: Integer, top: Int64s, found: Integer, chosen_N: Bools, low_N: Float64s
+) -> Integer:
     """Moves a document to its place among the best lower bounds; returns how many there are."""
     if chosen_N[document]:
         i = 0
@@ -118,5 +144,5 @@ def _enter(document, top, found, chosen_N, low_N):
 
 
 @njit(cache=True, nogil=True)
-def _above(x, y, low_N):
+def _above(x: Integer, y: Integer, low_N: Float64s) -> Truth:
     return low_N[x] > low_N[y] or (low_N[x] == low_N[y] and x < y)

@@ -14,6 +14,7 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from desa_ray.core.arrays import Integer
 from desa_ray.core.fusion import reference
 from desa_ray.core.fusion.cutoffs import CUTOFFS, cut, prefix_tops, renumbered
 from desa_ray.core.fusion.exact import NEAR, P, Q, checked
@@ -192,7 +193,7 @@ def _frozen(channel: NDArray[np.int32]) -> NDArray[np.int32]:
     return frozen
 
 
-def _refuse(c: int, bad: int | None) -> None:
+def _refuse(c: int, bad: Integer | None) -> None:
     if bad is not None:
         raise DesaError(
             f"document number {bad} is negative or is listed twice", where=f"channel {c}"

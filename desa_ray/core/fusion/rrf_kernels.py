@@ -8,11 +8,12 @@ Scores are float64 and only presort; `settle` and `prefix_heads` compare neighbo
 import numpy as np
 from numba import njit
 
+from desa_ray.core.arrays import Float64s, Int32s, Int64s, Integer
 from desa_ray.core.fusion.exact import NEAR, P, Q, precedes
 
 
 @njit(cache=True, nogil=True)
-def place_ranks(ranks_NC, c, channel):
+def place_ranks(ranks_NC: Int32s, c: Integer, channel: Int32s) -> Integer | None:
     """Writes the ranks of one channel; returns a document that it holds twice, else None."""
     for i in range(channel.size):
         if ranks_NC[channel[i], c] > 0:
@@ -22,7 +23,15 @@ def place_ranks(ranks_NC, c, channel):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def score_heads(items, starts, sizes, ranks_NC, scale, scores_N, found):
+def score_heads(
+    items: Int32s,
+    starts: Int64s,
+    sizes: Int32s,
+    ranks_NC: Int32s,
+    scale: Int64s,
+    scores_N: Float64s,
+    found: Int32s,
+) -> int:
     """Scores each document of the channels' heads; lists them in `found` and returns how many there
     are.
     """
@@ -43,7 +52,9 @@ def score_heads(items, starts, sizes, ranks_NC, scale, scores_N, found):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fill_ranks(ranks_NC, scores_N, c, channel, scale):
+def fill_ranks(
+    ranks_NC: Int32s, scores_N: Float64s, c: Integer, channel: Int32s, scale: Int64s
+) -> Integer | None:
     """Writes the ranks of one channel and adds its shares; returns a document that it holds twice,
     else None.
     """
@@ -59,7 +70,14 @@ def fill_ranks(ranks_NC, scores_N, c, channel, scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def prefix_heads(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
+def prefix_heads(
+    items: Int32s,
+    starts: Int64s,
+    ranks_NC: Int32s,
+    lengths_LC: Int32s,
+    scale: Int64s,
+    tops_LK: Int32s,
+) -> None:
     """Fills in the best documents under each cutoff: all that are within it pass by, the best are
     kept sorted.
 
@@ -108,7 +126,9 @@ def prefix_heads(items, starts, ranks_NC, lengths_LC, scale, tops_LK):
 
 
 @njit(cache=True, nogil=True)
-def settle(order, scores_N, lengths, ranks_NC, scale):
+def settle(
+    order: Int32s, scores_N: Float64s, lengths: Int32s, ranks_NC: Int32s, scale: Int64s
+) -> None:
     """Insertion sort by the exact order; moves only among neighbours whose float scores are within
     1e-12.
     """

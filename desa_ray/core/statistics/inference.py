@@ -54,7 +54,7 @@ def paired_outcomes(strata: Sequence[np.ndarray], sampling: Sampling = DEFAULT) 
     samples_BM = sampling.bootstrap_means(strata).mean(1)
     p = sampling.sign_flip_p(strata)
     pooled = np.concatenate(strata)
-    found = []
+    found: list[Paired] = []
     for m, effect in enumerate(effects):
         columns = [differences[:, m] for differences in strata]
         wins, losses = int((pooled[:, m] > TIE).sum()), int((pooled[:, m] < -TIE).sum())

@@ -1,6 +1,6 @@
 """The resampling of the paper's authors, to the digit: `sampling=release` (method.md section 10).
 
-Their published intervals and p values come from one PCG64 stream that is made anew for every
+Their published intervals and p values come from one PCG64 stream that is made again for every
 column and runs through all data sets, sample by sample. Since it does not depend on the values,
 all columns of one call see the same queries and signs. Strata must come in ascending order of the
 data sets' names, their rows in ascending order of query ids, as code points.
@@ -9,8 +9,10 @@ Source: the published statistics of the paper's release (its bootstrap and paire
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 SIGNS = np.array([-1.0, 1.0])
 SEED = 20260813  # the seed of every published figure
@@ -35,7 +37,7 @@ def release_bootstrap_means(
     for sample in means:
         for mean, values in zip(sample, columns, strict=True):
             queries = values.shape[1]
-            picks = rng.integers(0, queries, size=queries)
+            picks = cast(NDArray[np.int64], rng.integers(0, queries, size=queries))
             mean[:] = np.take(values, picks, axis=1).mean(axis=1)
     return means
 

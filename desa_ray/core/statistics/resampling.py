@@ -1,15 +1,17 @@
 """Resampling within data sets: bootstrap samples of queries, and paired sign flips (method.md
 section 10).
 
-A *stratum* is one data set: an array [Q, M] of M values a query. Every stratum has a random stream
-of its own, from the seed and its place, so the same queries are drawn for all M columns: they stay
-paired. Equal input, equal output.
+A *stratum* is one data set: an array [Q, M] of M values per query. Every stratum has a random
+stream of its own, from the seed and its place, so the same queries are drawn for all M
+columns: they stay paired. Equal input, equal output.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
+
+from desa_ray.core.arrays import Float64s, UInt32s
 
 RESAMPLES = 10_000
 CHUNK = 1 << 22  # random numbers held at once
@@ -50,7 +52,7 @@ def bootstrap_means(
 
 
 @njit(cache=True, nogil=True)
-def _add_up(values, picks, sums):
+def _add_up(values: Float64s, picks: UInt32s, sums: Float64s) -> None:
     """sums[b] = the sum of values over the rows picks[b]."""
     for b in range(picks.shape[0]):
         sums[b] = 0.0
@@ -62,8 +64,8 @@ def _add_up(values, picks, sums):
 def sign_flip_statistics(
     strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """Macro means of differences whose signs are flipped at random, a query at a time: T*, float64
-    [B, M].
+    """Macro means of differences whose signs are flipped at random, one query at a time: T*,
+    float64 [B, M].
 
     Args:
         strata: differences, float64 [Q, M] each.

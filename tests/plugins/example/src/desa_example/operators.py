@@ -4,7 +4,7 @@ import numpy as np
 
 from desa_example.numbers import GAMMA
 from desa_ray.core.dense import residual
-from desa_ray.core.operators import DenseOperator, Scored, SparseOperator
+from desa_ray.core.operators import DenseOperator, SparseHits, SparseOperator
 
 
 def my_residual(vectors):
@@ -18,7 +18,7 @@ def my_root(hits):
     query, expanded = hits["query"], hits["expanded"]
     places = np.searchsorted(expanded.docs, query.docs)
     product = query.scores.astype(np.float64) * expanded.scores[places].astype(np.float64)
-    return Scored(query.docs, np.sqrt(product))
+    return SparseHits(query.docs, np.sqrt(product))
 
 
 MY_RESIDUAL = DenseOperator(my_residual, ("query", "query_reference"))

@@ -1,0 +1,3 @@
+from typing import Any
+
+def url_to_fs(url: str, **kwargs: object) -> tuple[Any, str]: ...
