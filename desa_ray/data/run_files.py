@@ -4,12 +4,14 @@ Columns `query_id` (String) and `docs` (List of String, best first); ids as they
 """
 
 from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
-import pyarrow.parquet as pq
+import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
 from desa_ray.errors import DesaError
 
+PARQUET = cast(Any, pyarrow.parquet)  # comes without types
 SUFFIX = ".parquet"
 HINT = "name a run that desa wrote (run.parquet) or a TREC run"
 
@@ -19,8 +21,8 @@ def write_run_parquet(path: Path, rankings: pl.DataFrame) -> None:
 
     By Arrow: it keeps each id once and numbers beside it, which halves what polars writes.
     """
-    table = rankings.select("query_id", "docs").to_arrow()
-    pq.write_table(table, path, compression="zstd", write_statistics=False, store_schema=False)
+    table: Any = cast(Any, rankings.select("query_id", "docs")).to_arrow()
+    PARQUET.write_table(table, path, compression="zstd", write_statistics=False, store_schema=False)
 
 
 def read_run_parquet(path: Path) -> dict[str, list[str]]:
@@ -33,9 +35,9 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
     place = str(path)
     try:
         with path.open("rb") as stream:
-            table = pq.ParquetFile(stream).read()
+            table: Any = PARQUET.ParquetFile(stream).read()
         table.validate(full=True)
-        frame = pl.from_arrow(table)
+        frame: Any = cast(Any, pl).from_arrow(table)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic is no Exception: types that polars does not know
