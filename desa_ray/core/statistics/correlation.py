@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from desa_ray.core.statistics.resampling import stream
 
@@ -57,29 +58,32 @@ def pooled_interval(
     strata: Sequence[pl.DataFrame], own: str, other: str, seed: int = 0
 ) -> tuple[float, float] | None:
     """The percentile interval of the coefficient over all query-draws: queries are sampled within
-    each data set and bring all their draws, ranks are taken anew in each of 300 samples.
+    each data set and bring all their draws, ranks are taken again in each of 300 samples.
 
     Args:
         strata: frames of one data set each, with `query_id` and both columns.
         own, other: the columns.
         seed: not negative.
     """
-    values, members = [], []
+    values: list[NDArray[np.float64]] = []
+    members: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for frame in strata:
         kept = frame.select("query_id", pl.col(own, other).cast(pl.Float64)).drop_nulls()
         if kept.height:
             kept = kept.sort("query_id", maintain_order=True)
             values.append(kept.select(own, other).to_numpy())
             sizes = kept["query_id"].rle().struct.field("len").to_numpy().astype(np.int64)
-            members.append(np.stack([np.cumsum(sizes) - sizes, sizes]))
+            members.append((np.cumsum(sizes) - sizes, sizes))
     streams = [stream(seed, POOLED, place) for place in range(len(values))]
-    found = []
+    found: list[float] = []
     for _ in range(SAMPLES if values else 0):
         rows: list[np.ndarray] = []
         for rng, table, (starts, sizes) in zip(streams, values, members, strict=True):
             picks = rng.integers(0, len(starts), len(starts))
             lengths = sizes[picks]
-            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            within: NDArray[np.int64] = np.arange(lengths.sum()) - np.repeat(
+                np.cumsum(lengths) - lengths, lengths
+            )
             rows.append(table[np.repeat(starts[picks], lengths) + within])
         pairs = np.concatenate(rows)
         a, b = (_ranks(pairs[:, side]) - (len(pairs) + 1) / 2 for side in (0, 1))

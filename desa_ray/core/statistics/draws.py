@@ -1,7 +1,7 @@
 """Draws as a second level: how much they differ, and a bootstrap of queries and of their draws
 (method.md section 10).
 
-A *stratum* is one data set: an array [Q, D, M] of M values a query and draw; NaN where there is
+A *stratum* is one data set: an array [Q, D, M] of M values per query and draw; NaN where there is
 none.
 """
 
@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from desa_ray.core.arrays import Float64s, UInt32s
 from desa_ray.core.statistics.resampling import RESAMPLES, stream
 
 HIERARCHICAL = 2  # beside bootstrap and sign flips, so that none share a stream
@@ -44,7 +46,7 @@ def hierarchical_means(
 
 
 @njit(cache=True, nogil=True)
-def _add_up(values, rows, picks, sums):
+def _add_up(values: Float64s, rows: UInt32s, picks: NDArray[np.uint16], sums: Float64s) -> None:
     """sums[b] = the sum of values over the query rows[b] and their draws picks[b]."""
     for b in range(rows.shape[0]):
         sums[b] = 0.0

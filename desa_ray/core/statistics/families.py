@@ -39,7 +39,8 @@ def max_t(
     Source: Westfall & Young (1993), "Resampling-Based Multiple Testing", algorithm 4.1; Romano &
     Wolf (2005).
     """
-    weighted, scale = [], np.zeros(strata[0].shape[1])
+    weighted: list[np.ndarray] = []
+    scale = np.zeros(strata[0].shape[1])
     for differences in strata:
         counted = np.maximum((~np.isnan(differences)).sum(0), 1)
         own = np.nan_to_num(differences) * (len(differences) / counted)
