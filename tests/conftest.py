@@ -4,14 +4,12 @@ network.
 
 import atexit
 import os
-import re
 import shutil
 import socketserver
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,9 @@ import pytest
 from tests.busy import busy_machine
 from tests.desa_fixtures import (
     collection,
+    demo_slice,
     desa,
     refuse,
-    scifact_slice,
     serial_sweep,
     small_slice,
     warm_home,
@@ -30,9 +28,9 @@ from tests.desa_fixtures import (
 
 __all__ = [
     "collection",
+    "demo_slice",
     "desa",
     "refuse",
-    "scifact_slice",
     "serial_sweep",
     "small_slice",
     "warm_home",
@@ -81,9 +79,9 @@ def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
         )
 
 
-COSTLY = re.compile("serial_sweep|warm_home")  # a sweep that the files which mention it share
 LONG = (  # a minute or more each
-    "costly",
+    "tests/e2e/test_run.py",
+    "tests/e2e/test_sweeps.py",
     "tests/cluster/test_submit.py",
     "tests/e2e/test_bad_input.py",
     "tests/tracking/test_foreign_answers.py",
@@ -97,42 +95,30 @@ LONG = (  # a minute or more each
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For `-n`: a file's tests stay with one worker, and so do all files that need the costly
-    sweep.
-
-    xdist's own groups (`--dist loadgroup`) do nothing under pytest 9.2, which keeps node ids
-    elsewhere.
-    """
+    """For `-n`: a file's tests stay with one worker."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFixture(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _unit(nodeid.partition("::")[0])
+            return nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False  # the order is that of `pytest_collection_modifyitems`
-    return ByFixture(config, log)
+    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes minutes starts first, then units with many tests: no worker waits at the end for a
-    long unit that another began late.
+    """What takes minutes starts first, then files with many tests: no worker waits at the end for a
+    long file that another began late.
     """
     if not hasattr(config, "workerinput"):
         return
-    units = {item.nodeid: _unit(item.nodeid.partition("::")[0]) for item in items}
-    tests = Counter(units.values())
+    tests = Counter(item.nodeid.partition("::")[0] for item in items)
 
     def order(item: pytest.Item) -> tuple[int, int]:
-        unit = units[item.nodeid]
-        return LONG.index(unit) if unit in LONG else len(LONG), -tests[unit]
+        file = item.nodeid.partition("::")[0]
+        return LONG.index(file) if file in LONG else len(LONG), -tests[file]
 
     items.sort(key=order)
-
-
-@cache
-def _unit(file: str) -> str:
-    text = (REPOSITORY / file).read_text(encoding="utf-8")
-    return "costly" if COSTLY.search(text) else file
 
 
 @pytest.fixture(scope="session")

@@ -1,26 +1,30 @@
-"""A small real collection (a slice of SciFact with recorded references), and the `desa` command as
-a user runs it.
+"""A small real collection (a slice of the demo with its recorded references), and the `desa`
+command as a user runs it.
 """
 
+import atexit
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hydra.core.global_hydra import GlobalHydra
 
+from desa_ray.data import demo
 from desa_ray.jobs.__main__ import main
+from tests.warm_start import WarmStart
 
 DOCUMENTS, QUERIES = 240, 20
 METHODS = "method=original,shared,dense_only,sparse_only,desa"
-
-
-def _lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _write(path: Path, rows: list[dict]) -> None:
@@ -29,49 +33,75 @@ def _write(path: Path, rows: list[dict]) -> None:
     )
 
 
-def _slice(shared: Path, folder: Path, documents: int, n_queries: int) -> Path:
-    """The first queries of SciFact with their relevant documents, filled up with its first other
-    documents.
-    """
-    source = shared / "data" / "scifact"
-    judged = [
-        line.split("\t") for line in (source / "qrels" / "test.tsv").read_text().splitlines()[1:]
-    ]
-    queries = list(dict.fromkeys(row[0] for row in judged))[:n_queries]
-    judged = [row for row in judged if row[0] in queries]
-    relevant = {row[1] for row in judged}
-    corpus = _lines(source / "corpus.jsonl")
-    rest = [row for row in corpus if row["_id"] not in relevant][: documents - len(relevant)]
-    _write(folder / "corpus.jsonl", [row for row in corpus if row["_id"] in relevant] + rest)
-    _write(
-        folder / "queries.jsonl",
-        [row for row in _lines(source / "queries.jsonl") if row["_id"] in queries],
-    )
-    (folder / "qrels").mkdir()
-    rows = ["query-id\tcorpus-id\tscore", *("\t".join(row) for row in judged)]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
-    (folder / "generations").mkdir()
-    for prompt in ("references", "query2doc"):
-        recorded = _lines(source / "generations" / f"{prompt}.jsonl")
-        _write(
-            folder / "generations" / f"{prompt}.jsonl",
-            [row for row in recorded if row["query_id"] in queries],
-        )
+def once(
+    factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object], wait_s: float = 500
+) -> Path:
+    """A folder that the first worker of a test run makes and all of them read."""
+    root = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+    folder = root / f"once-{name}"
+    with FileLock(root / f"once-{name}.lock", timeout=wait_s):
+        if not folder.exists():
+            folder.mkdir()
+            make(folder)
+            (folder / "made").touch()
+        assert (folder / "made").exists(), f"{name}: another test could not make it"
     return folder
 
 
-@pytest.fixture(scope="session")
-def scifact_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """240 documents and 20 queries of SciFact in BEIR layout, with recorded references and
-    query2doc passages.
+def _slice(folder: Path, documents: int, n_queries: int) -> None:
+    """The demo's first needs with their best two documents, filled up with its first others.
+
+    Judgments are binary. Texts are cut to 40 words, which encodes them in a fifth of the time.
+    Query2doc passages are two references each: the demo has its own for a few needs only.
     """
-    return _slice(shared, tmp_path_factory.mktemp("slice"), DOCUMENTS, QUERIES)
+    found = demo.load()
+    needs = dict(sorted(found.queries)[:n_queries])
+    judged: dict[str, list[str]] = {need: [] for need in needs}
+    for need, document, grade in sorted(found.qrels, key=lambda row: (row[0], -row[2], row[1])):
+        if need in judged and grade > 0 and len(judged[need]) < 2:
+            judged[need].append(document)
+    relevant = {document for own in judged.values() for document in own}
+    others = [row[0] for row in found.documents if row[0] not in relevant]
+    chosen = relevant | set(others[: documents - len(relevant)])
+    _write(
+        folder / "corpus.jsonl",
+        [
+            {"_id": name, "title": title, "text": " ".join(text.split()[:40])}
+            for name, title, text in found.documents
+            if name in chosen
+        ],
+    )
+    _write(folder / "queries.jsonl", [{"_id": need, "text": text} for need, text in needs.items()])
+    (folder / "qrels").mkdir()
+    lines = ["query-id\tcorpus-id\tscore"]
+    for need, own in judged.items():
+        lines += [f"{need}\t{document}\t1" for document in own]
+    (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "generations").mkdir()
+    file = demo.generations_folder() / "references.jsonl"
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    references = [row for row in rows if row["query_id"] in needs]
+    _write(folder / "generations" / "references.jsonl", references)
+    passages = [
+        {**row, "prompt": "query2doc", "texts": [" ".join(row["texts"][:2])]} for row in references
+    ]
+    _write(folder / "generations" / "query2doc.jsonl", passages)
 
 
 @pytest.fixture(scope="session")
-def small_slice(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def demo_slice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """240 documents and 20 queries of the demo in BEIR layout, with references and query2doc
+    passages.
+    """
+    return once(tmp_path_factory, "slice", lambda folder: _slice(folder, DOCUMENTS, QUERIES))
+
+
+@pytest.fixture(scope="session")
+def small_slice(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """100 documents and 8 queries: for tests that must encode everything themselves."""
-    return _slice(shared, tmp_path_factory.mktemp("small"), 100, 8)
+    return once(tmp_path_factory, "small", lambda folder: _slice(folder, 100, 8))
 
 
 def dataset(folder: Path) -> list[str]:
@@ -79,11 +109,29 @@ def dataset(folder: Path) -> list[str]:
     return ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice"]
 
 
+@cache
+def _warm_start() -> WarmStart:
+    warm = WarmStart()
+    atexit.register(warm.end)
+    return warm
+
+
+BUSY = threading.Lock()  # one command at a time starts warm
+
+
 def run_desa(
     cwd: Path, home: Path, *arguments: str, timeout: float = 500
 ) -> subprocess.CompletedProcess:
-    """The command as a user runs it: a process of its own in the folder `cwd`."""
+    """The command as a user runs it: a process of its own in the folder `cwd`.
+
+    It starts from one that has imported everything, unless the environment asks for more.
+    """
     environment = {**os.environ, "DESA_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    if _warm_start().serves(environment) and BUSY.acquire(blocking=False):
+        try:
+            return _run_warm(cwd, environment, arguments, timeout)
+        finally:
+            BUSY.release()
     command = [sys.executable, "-m", "desa_ray.jobs", *arguments]
     return subprocess.run(
         command,
@@ -96,15 +144,38 @@ def run_desa(
     )
 
 
+def _run_warm(
+    cwd: Path, environment: dict[str, str], arguments: tuple[str, ...], timeout: float
+) -> subprocess.CompletedProcess:
+    with tempfile.TemporaryDirectory(prefix="desa-warm-") as name:
+        out, err = Path(name) / "out", Path(name) / "err"
+        started = _warm_start().run(list(arguments), str(cwd), environment, str(out), str(err))
+        killed = threading.Event()
+
+        def kill() -> None:
+            killed.set()
+            os.kill(started.pid, signal.SIGKILL)
+
+        limit = threading.Timer(timeout, kill)
+        limit.start()
+        code = started.wait()
+        limit.cancel()
+        printed = out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+    if killed.is_set():
+        raise subprocess.TimeoutExpired(arguments, timeout, *printed)
+    return subprocess.CompletedProcess(arguments, code, *printed)
+
+
 @pytest.fixture(scope="session")
-def serial_sweep(scifact_slice: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def serial_sweep(demo_slice: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where the five methods ran on the slice without Ray; its home is `home`."""
-    folder = tmp_path_factory.mktemp("serial")
-    done = run_desa(
-        folder, folder / "home", "run", "-m", METHODS, *dataset(scifact_slice), "cluster=serial"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+
+    def sweep(folder: Path) -> None:
+        arguments = ["-m", METHODS, *dataset(demo_slice), "cluster=serial"]
+        done = run_desa(folder, folder / "home", "run", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return once(tmp_path_factory, "sweep", sweep)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Every method in one command on a slice of SciFact, and what must hold between them; methods of a
+"""Every method in one command on a slice of the demo, and what must hold between them; methods of a
 user's own.
 """
 
@@ -39,15 +39,13 @@ class Sweep:
 
 
 @pytest.fixture(scope="module")
-def sweep(
-    serial_sweep: Path, scifact_slice: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Sweep:
+def sweep(serial_sweep: Path, demo_slice: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     folder = tmp_path_factory.mktemp("methods")
     shutil.copytree(serial_sweep / "home", folder / "home")
     arguments = [
         "-m",
         "+experiment=methods",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         f"draws={DRAWS}",
         "cluster=serial",
     ]
@@ -73,7 +71,7 @@ def test_one_command_runs_every_method_whose_texts(sweep):
             method.strip() for method in params["sweeper"]["params"]["method"].split(",")
         }
     assert set(sweep.cells) == experiments["methods"]
-    # No rewrites are recorded for SciFact; the grid of operators is an experiment of its own.
+    # No rewrites are recorded for the slice; the grid of operators is an experiment of its own.
     assert shipped == experiments["methods"] | experiments["operators"] | {"dvcqr"}
     labels = {name: cell["generator"] for name, cell in sweep.cells.items()}
     assert labels["hyde"] == "recorded:hyde<-references"
@@ -156,9 +154,9 @@ def _cell(sweep: Sweep, folder: Path, method: str):
 
 
 @pytest.mark.parametrize("method", ["qudar_complete", "qudar_weighted", "qudar_top1000"])
-def test_qudars_certified_top_20_is_the_complete_fusion_of_four(sweep, scifact_slice, method):
+def test_qudars_certified_top_20_is_the_complete_fusion_of_four(sweep, demo_slice, method):
     """Qudars certified top 20 is the complete fusion of four rankings."""
-    cell = _cell(sweep, scifact_slice, method)
+    cell = _cell(sweep, demo_slice, method)
     ids = read_rows(cell.collection.documents)["id"].to_list()
     records = sweep.records[method]
     for draw, stage in enumerate(cell.fused):
@@ -180,9 +178,9 @@ def test_qudars_certified_top_20_is_the_complete_fusion_of_four(sweep, scifact_s
             assert sum(record["depths"]) == record["steps"] == record["depth_total"]
 
 
-def test_confidence_weights_are_each_querys_own(sweep, scifact_slice):
+def test_confidence_weights_are_each_querys_own(sweep, demo_slice):
     """A softmax of half the margins of each channel's best 1,000 scores, computed here anew."""
-    cell = _cell(sweep, scifact_slice, "qudar_weighted")
+    cell = _cell(sweep, demo_slice, "qudar_weighted")
     records = sweep.records["qudar_weighted"]
     weights = [[Fraction(w) for w in own] for own in records["weights"].to_list()]
     assert all(0 < weight < Fraction(36, 100) for own in weights for weight in own)
@@ -205,10 +203,10 @@ def test_confidence_weights_are_each_querys_own(sweep, scifact_slice):
     assert set(sweep.records["qudar_complete"]["weights"].to_list()[0]) == {"1/4"}
 
 
-def test_score_fusion_sums_what_the_top_scores_say(sweep, scifact_slice):
+def test_score_fusion_sums_what_the_top_scores_say(sweep, demo_slice):
     """And has no depths: nothing is certified."""
     for method in ("qudar_score", "qudar_score_confidence"):
-        cell = _cell(sweep, scifact_slice, method)
+        cell = _cell(sweep, demo_slice, method)
         ids = read_rows(cell.collection.documents)["id"].to_list()
         records, stage = sweep.records[method].filter(pl.col("draw") == 0), cell.fused[0]
         tables = [TopScores(stage.inputs[f"scores:{c['name']}"]) for c in stage.params["channels"]]
@@ -313,13 +311,13 @@ channels:
 """
 
 
-def test_a_users_own_method_needs_one_file_in_a_folder_of_theirs(sweep, scifact_slice, tmp_path):
+def test_a_users_own_method_needs_one_file_in_a_folder_of_theirs(sweep, demo_slice, tmp_path):
     (tmp_path / "my" / "method").mkdir(parents=True)
     (tmp_path / "my" / "method" / "mine.yaml").write_text(MINE)
     common = [
         "--config-dir",
         "my",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "draws=1",
         "cluster=serial",
         "tracking.enabled=false",
@@ -353,7 +351,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_users_broken_method_fails_at_plan_time(case, scifact_slice, desa, tmp_path):
+def test_a_users_broken_method_fails_at_plan_time(case, demo_slice, desa, tmp_path):
     """A users broken method fails at plan time with what is known."""
     channel, words = BROKEN[case]
     (tmp_path / "my" / "method").mkdir(parents=True)
@@ -366,7 +364,7 @@ def test_a_users_broken_method_fails_at_plan_time(case, scifact_slice, desa, tmp
         "--config-dir",
         "my",
         "method=mine",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "cluster=serial",
         check=False,
     )
@@ -377,8 +375,8 @@ def test_a_users_broken_method_fails_at_plan_time(case, scifact_slice, desa, tmp
     assert not (tmp_path / "home" / "store" / "ranking").exists()
 
 
-def test_nothing_admitted_is_desa_to_the_last_rank(sweep, scifact_slice, tmp_path):
-    common = [*dataset(scifact_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
+def test_nothing_admitted_is_desa_to_the_last_rank(sweep, demo_slice, tmp_path):
+    common = [*dataset(demo_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
     for name, option in (("relaxed_count", "count=0"), ("relaxed_share", "share=1")):
         override = f"method.channels.1.options.{option}"
         done = run_desa(
@@ -397,10 +395,10 @@ def test_nothing_admitted_is_desa_to_the_last_rank(sweep, scifact_slice, tmp_pat
         assert records.select(same).rows() == expected.select(same).rows()
 
 
-def test_each_channel_may_have_a_prompt_of_its_own(sweep, scifact_slice, tmp_path):
+def test_each_channel_may_have_a_prompt_of_its_own(sweep, demo_slice, tmp_path):
     stand_ins = "generator.map={semantic_rewrite: query2doc, lexical_rewrite: references}"
     common = [
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "draws=1",
         "cluster=serial",
         "tracking.enabled=false",
@@ -424,15 +422,15 @@ def _one(sweep: Sweep, method: str, column: str) -> str:
     return value
 
 
-def test_a_fallback_is_original_in_every_channel(sweep, scifact_slice, tmp_path):
+def test_a_fallback_is_original_in_every_channel(sweep, demo_slice, tmp_path):
     """A fallback is original in every channel and says nothing of mechanism."""
-    shutil.copytree(scifact_slice / "generations", tmp_path / "texts")
+    shutil.copytree(demo_slice / "generations", tmp_path / "texts")
     file = tmp_path / "texts" / "references.jsonl"
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     broken = next(row for row in rows if row["draw"] == 0)
     broken["texts"] = [broken["texts"][0]] * 5
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    common = [*dataset(scifact_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
+    common = [*dataset(demo_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
     texts = [f"generator.folder={tmp_path / 'texts'}", "generator.strict=true"]
     done = run_desa(
         tmp_path, sweep.folder / "home", "run", "-m", *common, *texts, "method=desa,qudar_complete"

@@ -1,4 +1,4 @@
-"""The main job end to end on a slice of SciFact: what it writes, and that nothing in the cluster
+"""The main job end to end on a slice of the demo: what it writes, and that nothing in the cluster
 changes it.
 """
 
@@ -44,9 +44,7 @@ def _contents(store: Path, digests: set[str]) -> dict[str, str]:
     return found
 
 
-def test_serial_and_ray_write_identical_records_whatever(
-    scifact_slice, serial_sweep, desa, tmp_path
-):
+def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_sweep, desa, tmp_path):
     """Serial and ray write identical records whatever the pools shards and batches."""
     serial = _cells(serial_sweep)
     sizes = [
@@ -61,21 +59,21 @@ def test_serial_and_ray_write_identical_records_whatever(
         "cluster.memory_gb=0.0001",
         "cluster.scorers=3",
     ]
-    desa("run", "-m", f"{METHODS},{','.join(SCORED)}", *dataset(scifact_slice), *sizes)
+    desa("run", "-m", f"{METHODS},{','.join(SCORED)}", *dataset(demo_slice), *sizes)
     parallel = _cells(tmp_path)
     assert len(serial) == 5
     assert serial == parallel[:5]
     home = Path(shutil.copytree(serial_sweep / "home", tmp_path / "serially"))
     for method, (rows, *_) in zip(SCORED, parallel[5:], strict=True):
-        cell, records, stages = computed(typed(*dataset(scifact_slice), f"method={method}"), home)
+        cell, records, stages = computed(typed(*dataset(demo_slice), f"method={method}"), home)
         assert {"top_scores", "calibration"} & set(stages)
         assert records.rows() == rows
         contents = {stage.key.digest: stage.artifact.manifest()["content"] for stage in cell.fused}
         assert contents == _contents(tmp_path / "home" / "store", set(contents))
 
 
-def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home, desa, tmp_path):
-    desa("run", *dataset(scifact_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
+def test_run_writes_what_it_says_and_logs_it_to_mlflow(demo_slice, warm_home, desa, tmp_path):
+    desa("run", *dataset(demo_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
     (cell,) = summaries(tmp_path)
     assert (cell["dataset"], cell["method"], cell["draws"], cell["n_queries"]) == (
         "slice",
@@ -114,14 +112,14 @@ def test_run_writes_what_it_says_and_logs_it_to_mlflow(scifact_slice, warm_home,
 
 
 def test_run_trec_gives_the_same_effectiveness_in_an_independent(
-    scifact_slice, warm_home, desa, tmp_path
+    demo_slice, warm_home, desa, tmp_path
 ):
     """Run trec gives the same effectiveness in an independent reader."""
     import ir_measures
 
     desa(
         "run",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "method=original",
         "cluster=serial",
         "tracking.enabled=false",
@@ -134,7 +132,7 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent(
         ir_measures.Qrel(query, document, int(grade))
         for query, document, grade in (
             line.split("\t")
-            for line in (scifact_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
+            for line in (demo_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
         )
     ]
     measures = [ir_measures.nDCG @ 10, ir_measures.R @ 20]
@@ -144,14 +142,14 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent(
 
 
 def test_another_kappa_on_this_machine_is_fused(
-    scifact_slice, serial_sweep, desa, tmp_path, monkeypatch
+    demo_slice, serial_sweep, desa, tmp_path, monkeypatch
 ):
     """Another kappa on this machine is fused without a cluster as serially."""
     (tmp_path / "shadow" / "ray").mkdir(parents=True)
     (tmp_path / "shadow" / "ray" / "__init__.py").write_text(
         "raise ImportError('Ray is not needed here')\n"
     )
-    common = [*dataset(scifact_slice), "tracking.enabled=false", "fusion.kappa=2"]
+    common = [*dataset(demo_slice), "tracking.enabled=false", "fusion.kappa=2"]
     found = []
     for cluster in (
         ["cluster=serial"],
@@ -172,9 +170,9 @@ def test_another_kappa_on_this_machine_is_fused(
     assert found[0] == found[1]
 
 
-def test_a_second_run_and_another_kappa_recompute_nothing(scifact_slice, warm_home, desa, tmp_path):
+def test_a_second_run_and_another_kappa_recompute_nothing(demo_slice, warm_home, desa, tmp_path):
     """A second run and another kappa recompute nothing but fusion."""
-    common = [*dataset(scifact_slice), "tracking.enabled=false"]
+    common = [*dataset(demo_slice), "tracking.enabled=false"]
     desa("run", *common, "cluster=serial")
     first = summaries(tmp_path)[0]
     # The cluster address is wrong: a plan of hits must not even try to start Ray.
@@ -196,8 +194,8 @@ def test_a_second_run_and_another_kappa_recompute_nothing(scifact_slice, warm_ho
     }
 
 
-def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, warm_home, desa, tmp_path):
-    common = [*dataset(scifact_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
+def test_a_flipped_byte_is_named_and_repair_recomputes_it(demo_slice, warm_home, desa, tmp_path):
+    common = [*dataset(demo_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
     desa("run", *common)
     before = summaries(tmp_path)[0]
     (file,) = (tmp_path / "home" / "store" / "vectors").glob("*/part-00000*.faiss")
@@ -217,19 +215,19 @@ def test_a_flipped_byte_is_named_and_repair_recomputes_it(scifact_slice, warm_ho
     assert after["artifacts"]["records.parquet"] == before["artifacts"]["records.parquet"]
 
 
-def test_plan_shows_hits_and_misses_and_computes_nothing(scifact_slice, desa, tmp_path):
-    shown = desa("plan", "-m", "method=original,desa", *dataset(scifact_slice)).stdout
+def test_plan_shows_hits_and_misses_and_computes_nothing(demo_slice, desa, tmp_path):
+    shown = desa("plan", "-m", "method=original,desa", *dataset(demo_slice)).stdout
     assert "2 cells" in shown
     assert "compute" in shown
     assert not (tmp_path / "home" / "store" / "vectors").exists()
 
 
-def test_summary_of_a_sweep_holds_all_cells(scifact_slice, warm_home, desa, tmp_path):
+def test_summary_of_a_sweep_holds_all_cells(demo_slice, warm_home, desa, tmp_path):
     desa(
         "run",
         "-m",
         "method=bm25,original",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "cluster=serial",
         "tracking.enabled=false",
     )
@@ -241,14 +239,12 @@ def test_summary_of_a_sweep_holds_all_cells(scifact_slice, warm_home, desa, tmp_
     assert cells[1]["metrics"]["both_shallower"] is None
 
 
-def test_a_lost_layout_file_of_a_complete_stage_does_no_harm(
-    scifact_slice, warm_home, desa, tmp_path
-):
+def test_a_lost_layout_file_of_a_complete_stage_does_no_harm(demo_slice, warm_home, desa, tmp_path):
     for layout in (tmp_path / "home" / "store").glob("*/*/layout.json"):
         layout.unlink()
     desa(
         "run",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "cluster=serial",
         "tracking.enabled=false",
         "fusion.kappa=3",

@@ -17,12 +17,12 @@ def manifests(home: Path) -> dict[str, set[str]]:
 
 
 def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
-    scifact_slice, warm_home, desa, tmp_path
+    demo_slice, warm_home, desa, tmp_path
 ):
     """A sweep of sizes after the whole encodes and generates nothing."""
     before = manifests(warm_home)
     sizes = ["dataset.size=60,120,all", "method=original,desa"]
-    desa("run", "-m", *dataset(scifact_slice), *sizes, *COMMON)
+    desa("run", "-m", *dataset(demo_slice), *sizes, *COMMON)
     after = manifests(warm_home)
     new = {stage: len(own - before.get(stage, set())) for stage, own in after.items()}
     for stage in ("vectors", "text_vectors", "generation", "terms", "queries"):
@@ -40,17 +40,17 @@ def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
     assert [own.to_list() for own in lengths] == [[60], [120], [DOCUMENTS]]
 
 
-def test_a_sample_runs_on_its_own_queries(scifact_slice, warm_home, desa, tmp_path):
-    desa("run", *dataset(scifact_slice), "dataset.sample=5", "method=original", *COMMON)
+def test_a_sample_runs_on_its_own_queries(demo_slice, warm_home, desa, tmp_path):
+    desa("run", *dataset(demo_slice), "dataset.sample=5", "method=original", *COMMON)
     (cell,) = summaries(tmp_path)
     assert (cell["n_queries"], cell["corpus_docs"]) == (5, DOCUMENTS)
     assert len(manifests(warm_home)["vectors"]) == 1
 
 
-def test_sizes_that_give_no_snapshot_are_refused_together(scifact_slice, desa):
+def test_sizes_that_give_no_snapshot_are_refused_together(demo_slice, desa):
     """Sizes that give no snapshot are refused together and say what would."""
     arguments = [f"dataset.size=7,100,{DOCUMENTS},9000", "method=original", *COMMON]
-    failed = desa("run", "-m", *dataset(scifact_slice), *arguments, check=False)
+    failed = desa("run", "-m", *dataset(demo_slice), *arguments, check=False)
     assert failed.returncode == 2
     errors = [line for line in failed.stderr.splitlines() if line.startswith("error: ")]
     assert [line.partition(" documents")[0] for line in errors] == [

@@ -24,9 +24,9 @@ def home(warm_home, monkeypatch) -> Path:
 
 
 def test_runs_keep_what_they_refer_to_and_a_deleted_run_lets_go(
-    home, serial_sweep, scifact_slice, desa, tmp_path, capsys
+    home, serial_sweep, demo_slice, desa, tmp_path, capsys
 ):
-    sweep = [METHODS, *dataset(scifact_slice), "cluster=serial", "tracking.enabled=false"]
+    sweep = [METHODS, *dataset(demo_slice), "cluster=serial", "tracking.enabled=false"]
     desa("run", "-m", *sweep[1:], "method=original,desa", "fusion.kappa=20")  # no run refers to it
     before = {(own.stage, own.short) for own in Store(home / "store").list()}
     assert command.main(["gc", *NOW]) == 0

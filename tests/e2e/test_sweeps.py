@@ -44,13 +44,11 @@ def _logged(home: Path, experiment: str) -> tuple[list, list]:
     return parents, [run for run in runs if "mlflow.parentRunId" in run.data.tags]
 
 
-def test_another_kappa_generates_encodes_indexes_and_ranks(
-    scifact_slice, warm_home, desa, tmp_path
-):
+def test_another_kappa_generates_encodes_indexes_and_ranks(demo_slice, warm_home, desa, tmp_path):
     """Another kappa generates encodes indexes and ranks nothing."""
     before = _stages(warm_home)
     desa(
-        "run", "-m", METHODS, "fusion.kappa=2,20,60,100", *dataset(scifact_slice), "cluster=serial",
+        "run", "-m", METHODS, "fusion.kappa=2,20,60,100", *dataset(demo_slice), "cluster=serial",
         "tracking.experiment=kappa",
     )  # fmt: skip
     after = _stages(warm_home)
@@ -75,8 +73,8 @@ def test_another_kappa_generates_encodes_indexes_and_ranks(
     )
 
 
-def test_the_same_sweep_again_logs_nothing_twice(scifact_slice, warm_home, desa, tmp_path):
-    command = ["run", "-m", "method=bm25,original", *dataset(scifact_slice), "cluster=serial"]
+def test_the_same_sweep_again_logs_nothing_twice(demo_slice, warm_home, desa, tmp_path):
+    command = ["run", "-m", "method=bm25,original", *dataset(demo_slice), "cluster=serial"]
     for _ in range(2):
         desa(*command, "tracking.experiment=again")
     (parent,), children = _logged(warm_home, "again")
@@ -87,14 +85,14 @@ def test_the_same_sweep_again_logs_nothing_twice(scifact_slice, warm_home, desa,
     }
 
 
-def test_a_failing_cell_fails_alone(scifact_slice, warm_home, desa, tmp_path):
+def test_a_failing_cell_fails_alone(demo_slice, warm_home, desa, tmp_path):
     """Damaged recorded texts of one method: the others finish, the summary and MLflow say which
     failed and why.
     """
     # The ranking of one operator is damaged; its cells cannot be fused anew.
     victim = _damage_a_ranking(warm_home, "residual")
     done = desa(
-        "run", "-m", METHODS, "fusion.kappa=7", *dataset(scifact_slice), "cluster=serial",
+        "run", "-m", METHODS, "fusion.kappa=7", *dataset(demo_slice), "cluster=serial",
         "tracking.experiment=failing", check=False,
     )  # fmt: skip
     assert done.returncode == 2
@@ -141,12 +139,12 @@ def _damage_a_ranking(home: Path, operator: str) -> str:
 
 
 def test_a_failing_cell_whose_failure_cannot_be_logged(
-    scifact_slice, warm_home, tmp_path, monkeypatch
+    demo_slice, warm_home, tmp_path, monkeypatch
 ):
     """A failing cell whose failure cannot be logged tells both."""
     monkeypatch.setenv("DESA_HOME", str(warm_home))
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
-        composed = compose("config", ["method=original", "fusion.kappa=7", *dataset(scifact_slice)])
+        composed = compose("config", ["method=original", "fusion.kappa=7", *dataset(demo_slice)])
     specs = [spec_of(composed, tmp_path / "out")]
     store = Store(str(warm_home / "store"))
     cells = plan(prepare([specs[0].config], store, warm_home))

@@ -51,7 +51,7 @@ def _end(process: subprocess.Popen) -> None:
     process.wait(30)
 
 
-def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_path):
+def test_a_run_logs_to_a_tracking_server(demo_slice, warm_home, desa, tmp_path):
     port = _free_port()
     command = [
         sys.executable,
@@ -75,7 +75,7 @@ def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_pat
         uri = f"http://127.0.0.1:{port}"
         desa(
             "run",
-            *dataset(scifact_slice),
+            *dataset(demo_slice),
             "method=bm25",
             "cluster=serial",
             f"tracking.uri={uri}",
@@ -92,13 +92,13 @@ def test_a_run_logs_to_a_tracking_server(scifact_slice, warm_home, desa, tmp_pat
         _end(server)
 
 
-def test_ui_serves_the_store_of_the_last_runs(scifact_slice, warm_home, desa, tmp_path):
+def test_ui_serves_the_store_of_the_last_runs(demo_slice, warm_home, desa, tmp_path):
     """In a home whose name is no part of an address as it stands."""
     home = warm_home.rename(tmp_path / "a?b#c%41&d::e ü")
     assert "run `desa run` first" in desa("ui", check=False, home=tmp_path / "empty").stderr
     desa(
         "run",
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "method=bm25",
         "cluster=serial",
         "tracking.experiment=shown",

@@ -57,14 +57,14 @@ def _cells(runs: list) -> list:
 
 
 def test_a_sweep_logs_everything_and_leaves_no_password(
-    server, login, scifact_slice, warm_home, tmp_path
+    server, login, demo_slice, warm_home, tmp_path
 ):
     address, objects, folder = server
     arguments = [
         "run",
         "-m",
         METHODS,
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "cluster=serial",
         f"tracking.uri={address}",
     ]
@@ -100,14 +100,12 @@ def test_a_sweep_logs_everything_and_leaves_no_password(
 
 @pytest.mark.parametrize("password", ["", "wrong"])
 def test_without_the_right_password_nothing_starts(
-    server, password, scifact_slice, tmp_path, monkeypatch
+    server, password, demo_slice, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
     uri = f"tracking.uri={server[0]}"
-    done = run_desa(
-        tmp_path, tmp_path / "home", "run", *dataset(scifact_slice), "cluster=serial", uri
-    )
+    done = run_desa(tmp_path, tmp_path / "home", "run", *dataset(demo_slice), "cluster=serial", uri)
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert "MLFLOW_TRACKING_USERNAME" in line
@@ -120,7 +118,7 @@ def test_the_doctor_finds_the_server(server, login, tmp_path):
     assert f"ok   tracking: a server answers at {server[0]}" in done.stdout
 
 
-def test_sweeps_at_once_lose_nothing(server, login, scifact_slice, warm_home, tmp_path):
+def test_sweeps_at_once_lose_nothing(server, login, demo_slice, warm_home, tmp_path):
     address, objects, _ = server
     running = []
     for number in range(SWEEPS):
@@ -132,7 +130,7 @@ def test_sweeps_at_once_lose_nothing(server, login, scifact_slice, warm_home, tm
             "run",
             "-m",
             METHODS,
-            *dataset(scifact_slice),
+            *dataset(demo_slice),
             "cluster=serial",
             f"tracking.uri={address}",
         ]

@@ -10,8 +10,8 @@ from tests.desa_fixtures import dataset
 from tests.pipeline.test_lazy import computed, typed
 
 
-def test_alpha_comes_from_eight_queries_that_are_left_out(scifact_slice, warm_home):
-    config = typed("method=anchorqe_calibrated", *dataset(scifact_slice), "draws=1")
+def test_alpha_comes_from_eight_queries_that_are_left_out(demo_slice, warm_home):
+    config = typed("method=anchorqe_calibrated", *dataset(demo_slice), "draws=1")
     cell, records, _ = computed(config, warm_home)
     (fusion,) = cell.fused
     ranking = fusion.inputs["channel:dense"]

@@ -156,8 +156,8 @@ def test_what_is_given_holds_in_every_grid():
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "paper"])
-def test_every_experiment_plans_on_a_small_collection(name, scifact_slice, home):
-    cells = plan(name, scifact_slice, home)
+def test_every_experiment_plans_on_a_small_collection(name, demo_slice, home):
+    cells = plan(name, demo_slice, home)
     assert len(cells) == CELLS.get(name, len(cells))
     stages = Counter(own.key.digest for cell in cells for own in ancestors(cell.targets))
     assert len(stages) < stages.total()  # cells share what they have in common
@@ -199,16 +199,16 @@ def test_robustness_uses_the_sets_and_values():
     assert {typed(cell).dataset.sample for cell in sweep("generator", "dataset=fiqa")} == {100}
 
 
-def test_kappa_ranks_nothing_twice(scifact_slice, home):
-    cells = plan("kappa", scifact_slice, home)
+def test_kappa_ranks_nothing_twice(demo_slice, home):
+    cells = plan("kappa", demo_slice, home)
     sixty = [cell for cell in cells if cell.config.fusion.kappa == 60]
     assert keys(cells, "ranking") == keys(sixty, "ranking")
     assert len(keys(cells, "fusion")) == 4 * len(keys(sixty, "fusion"))
 
 
-def test_corpus_sizes_share_vectors_and_texts(scifact_slice, home):
+def test_corpus_sizes_share_vectors_and_texts(demo_slice, home):
     """Corpus sizes share vectors and texts and have their own postings."""
-    cells = plan("corpus_size", scifact_slice, home)
+    cells = plan("corpus_size", demo_slice, home)
     assert [len(keys(cells, stage)) for stage in ("vectors", "postings", "snapshot_vectors")] == [
         1,
         4,

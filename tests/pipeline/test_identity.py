@@ -26,10 +26,10 @@ from desa_ray.store.artifacts import Store
 
 
 @pytest.fixture(scope="module")
-def config(scifact_slice) -> RunConfig:
+def config(demo_slice) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         composed = compose(
-            "config", ["dataset=beir_folder", f"dataset.path={scifact_slice}", "dataset.name=slice"]
+            "config", ["dataset=beir_folder", f"dataset.path={demo_slice}", "dataset.name=slice"]
         )
     plain = OmegaConf.to_container(composed, resolve=True)
     return parse({key: plain[key] for key in RUN_KEYS if key in plain})
@@ -149,12 +149,12 @@ def test_weights_of_the_users_own_are_never_shown_under_the_bare(config, home):
     assert label.startswith("bge_small+local-")
 
 
-def test_a_permuted_collection_has_the_same_keys(config, scifact_slice, tmp_path):
+def test_a_permuted_collection_has_the_same_keys(config, demo_slice, tmp_path):
     """A permuted collection has the same keys in another store. Equal keys of the fusion
     stages are equal records: nothing reads the files again.
     """
     other = tmp_path / "permuted"
-    shutil.copytree(scifact_slice, other)
+    shutil.copytree(demo_slice, other)
     for name in ("corpus.jsonl", "queries.jsonl", "generations/references.jsonl"):
         lines = (other / name).read_text().splitlines()
         (other / name).write_text("\n".join(lines[7:] + lines[:7][::-1]) + "\n")
@@ -167,12 +167,10 @@ def test_a_permuted_collection_has_the_same_keys(config, scifact_slice, tmp_path
 
 
 @pytest.mark.parametrize("when", ["hashed and read", "read and written"])
-def test_a_collection_that_changes_between_two_reads_is_refused(
-    when, config, scifact_slice, tmp_path
-):
+def test_a_collection_that_changes_between_two_reads_is_refused(when, config, demo_slice, tmp_path):
     """A collection that changes between two reads is refused and not stored."""
     folder = tmp_path / "changing"
-    shutil.copytree(scifact_slice, folder)
+    shutil.copytree(demo_slice, folder)
     changed = replace(config, dataset=replace(config.dataset, path=str(folder)))
     loads = []
 
@@ -206,10 +204,10 @@ def test_a_collection_that_changes_between_two_reads_is_refused(
     assert not list((tmp_path / "home" / "store" / "queries").glob("*/manifest.json"))
 
 
-def test_a_source_that_changes_between_two_runs_of_a_process(config, scifact_slice, tmp_path):
+def test_a_source_that_changes_between_two_runs_of_a_process(config, demo_slice, tmp_path):
     """A source that changes between two runs of a process is read anew."""
     folder = tmp_path / "changing"
-    shutil.copytree(scifact_slice, folder)
+    shutil.copytree(demo_slice, folder)
     changed = replace(config, dataset=replace(config.dataset, path=str(folder)))
     before = _keys(changed, tmp_path / "home")
     rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]

@@ -73,7 +73,7 @@ def test_processes_that_start_together_compile_each_kernel_once(tmp_path):
 
 @pytest.mark.parametrize("ranking", ["complete", pytest.param("lazy", marks=pytest.mark.slow)])
 def test_a_run_compiles_nothing_but_what_was_compiled_for_it(
-    ranking, scifact_slice, warm_home, desa, monkeypatch, tmp_path
+    ranking, demo_slice, warm_home, desa, monkeypatch, tmp_path
 ):
     cache = tmp_path / "numba"
     assert compiling(cache).wait(timeout=400) == 0
@@ -81,7 +81,7 @@ def test_a_run_compiles_nothing_but_what_was_compiled_for_it(
     for stage in ("ranking", "fusion"):
         shutil.rmtree(warm_home / "store" / stage)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
-    common = [*dataset(scifact_slice), "cluster=serial", "tracking.enabled=false", "draws=1"]
+    common = [*dataset(demo_slice), "cluster=serial", "tracking.enabled=false", "draws=1"]
     desa("run", *common, f"ranking={ranking}", home=warm_home)
     assert before
     assert kernels(cache) == before

@@ -87,10 +87,10 @@ def shallow(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_lazy_records_are_those_of_complete_rankings(method, scifact_slice, warm_home, shallow):
+def test_lazy_records_are_those_of_complete_rankings(method, demo_slice, warm_home, shallow):
     config = typed(
         *f"method={method}".split(),
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "draws=1",
         "evaluation.measures=[R@50,Judged@5]",
     )
@@ -141,9 +141,9 @@ def test_documents_that_are_queries_are_left_out_of_prefixes(
     assert kept.select(own=pl.col("query_id").is_in(pl.col("top")))["own"].sum() == 5
 
 
-def test_another_kappa_k_or_shard_size_scores_nothing_again(scifact_slice, warm_home, shallow):
+def test_another_kappa_k_or_shard_size_scores_nothing_again(demo_slice, warm_home, shallow):
     """Another kappa k or shard size scores nothing again that was scored."""
-    config = replace(typed(*dataset(scifact_slice), "draws=1", "method=desa"), ranking="lazy")
+    config = replace(typed(*dataset(demo_slice), "draws=1", "method=desa"), ranking="lazy")
     computed(config, warm_home)
     deep = {path: path.stat().st_mtime_ns for path in (warm_home / "store").glob("prefix_deep/*/*")}
     for changed in (
@@ -158,14 +158,14 @@ def test_another_kappa_k_or_shard_size_scores_nothing_again(scifact_slice, warm_
 
 
 def test_prefixes_do_not_depend_on_groups_blocks_ranges(
-    scifact_slice, warm_home, tmp_path, monkeypatch
+    demo_slice, warm_home, tmp_path, monkeypatch
 ):
     """Prefixes do not depend on groups blocks ranges and shards."""
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
     for module in (build_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     config = replace(
-        typed(*dataset(scifact_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy"
+        typed(*dataset(demo_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy"
     )
     sizes = [(1 << 16, 512, 1 << 20, 64, 2.0), (50, 7, 33, 5, 0.0001)]
     contents = []
@@ -185,15 +185,13 @@ def test_prefixes_do_not_depend_on_groups_blocks_ranges(
     assert contents[0] == contents[1]
 
 
-def test_what_only_complete_rankings_give_is_refused(scifact_slice, warm_home):
+def test_what_only_complete_rankings_give_is_refused(demo_slice, warm_home):
     """What only complete rankings give is refused before anything runs."""
     store = Store(str(warm_home / "store"))
 
     def refused(*overrides: str) -> str:
         with pytest.raises(Problems) as caught:
-            prepare_cell(
-                typed(*dataset(scifact_slice), "ranking=lazy", *overrides), store, warm_home
-            )
+            prepare_cell(typed(*dataset(demo_slice), "ranking=lazy", *overrides), store, warm_home)
         return str(caught.value)
 
     found = refused(
@@ -211,13 +209,13 @@ def test_what_only_complete_rankings_give_is_refused(scifact_slice, warm_home):
     ):
         assert expected in found
     assert "exp4fuse" in refused("method=exp4fuse_hybrid")
-    whole = typed(*dataset(scifact_slice), "ranking=lazy", "evaluation.measures=[R@1000]")
+    whole = typed(*dataset(demo_slice), "ranking=lazy", "evaluation.measures=[R@1000]")
     prepare_cell(whole, store, warm_home)
 
 
-def test_the_command_runs_lazily_and_reports_on_it(scifact_slice, warm_home, desa, tmp_path):
+def test_the_command_runs_lazily_and_reports_on_it(demo_slice, warm_home, desa, tmp_path):
     common = [
-        *dataset(scifact_slice),
+        *dataset(demo_slice),
         "tracking.enabled=false",
         "cluster=serial",
         "draws=1",

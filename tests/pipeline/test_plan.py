@@ -46,7 +46,7 @@ def planned(store: Store, cell: Cell) -> list[Planned]:
     return plan_stages(store, cell.targets, SERIAL, MACHINE)
 
 
-def test_a_run_does_what_the_plan_said(scifact_slice, small_slice, warm_home, tmp_path):
+def test_a_run_does_what_the_plan_said(demo_slice, small_slice, warm_home, tmp_path):
     store, cell = cell_of(warm_home, small_slice, "draws=1")
     plans = [plan for plan in planned(store, cell) if plan.to_compute]
     arguments = ["draws=1", "cluster=serial", "tracking.enabled=false"]
@@ -117,8 +117,8 @@ def test_texts_that_are_still_to_be_generated_are_a_bound(small_slice, tmp_path)
     assert texts == {(8, False), (8 * 5, True)}
 
 
-def test_half_of_a_stage_takes_half_of_it(scifact_slice, warm_home):
-    store, cell = cell_of(warm_home, scifact_slice)
+def test_half_of_a_stage_takes_half_of_it(demo_slice, warm_home):
+    store, cell = cell_of(warm_home, demo_slice)
     other = replace(cell.config, encoder=replace(cell.config.encoder, max_tokens=64))
     cell = Builder(prepare_cell(other, store, warm_home)).cell()
     vectors = _stage(cell, "vectors")
@@ -158,24 +158,22 @@ def _changes(store: Store, cell: Cell) -> dict[str, set[str]]:
     return found
 
 
-def test_a_changed_parameter_is_named_once_however_far(scifact_slice, warm_home):
+def test_a_changed_parameter_is_named_once_however_far(demo_slice, warm_home):
     """A changed parameter is named once however far it reaches."""
-    fusion = _changes(*cell_of(warm_home, scifact_slice, "fusion.kappa=20"))
+    fusion = _changes(*cell_of(warm_home, demo_slice, "fusion.kappa=20"))
     assert fusion == {"kappa: 60 -> 20": {"fusion"}}
-    encoder = _changes(*cell_of(warm_home, scifact_slice, "encoder.max_tokens=64"))
+    encoder = _changes(*cell_of(warm_home, demo_slice, "encoder.max_tokens=64"))
     assert encoder == {
         "encoder.max_tokens: 256 -> 64": {"vectors", "text_vectors", "ranking", "fusion"}
     }
-    references = _changes(*cell_of(warm_home, scifact_slice, "n_refs=3"))
+    references = _changes(*cell_of(warm_home, demo_slice, "n_refs=3"))
     assert references == {"texts: 5 -> 3": {"terms", "ranking", "fusion"}}
-    bm25 = _changes(*cell_of(warm_home, scifact_slice, "sparse.k1=1.2", "draws=1"))
+    bm25 = _changes(*cell_of(warm_home, demo_slice, "sparse.k1=1.2", "draws=1"))
     assert bm25 == {"k1: 0.9 -> 1.2": {"ranking", "fusion"}}
-    assert _changes(*cell_of(warm_home, scifact_slice)) == {}
+    assert _changes(*cell_of(warm_home, demo_slice)) == {}
 
 
-def test_another_collection_is_a_change_of_content_at_its_root(
-    scifact_slice, small_slice, warm_home
-):
+def test_another_collection_is_a_change_of_content_at_its_root(demo_slice, small_slice, warm_home):
     reasons = explain(*_store_and_targets(warm_home, small_slice, "method=original"))
     origins = {difference.stage for reason in reasons for difference in reason.differences}
     assert origins == {"corpus", "queries", "qrels"}
@@ -187,11 +185,11 @@ def _store_and_targets(home: Path, folder: Path, *overrides: str):
 
 
 def test_an_empty_store_and_changed_bits_have_their_own_words(
-    scifact_slice, small_slice, warm_home, tmp_path
+    demo_slice, small_slice, warm_home, tmp_path
 ):
     reasons = explain(*_store_and_targets(tmp_path / "empty", small_slice))
     assert {reason.text for reason in reasons} == {"nothing of this kind is stored"}
-    store, cell = cell_of(warm_home, scifact_slice, "method=original", "fusion.kappa=20")
+    store, cell = cell_of(warm_home, demo_slice, "method=original", "fusion.kappa=20")
     terms = _stage(cell, "terms")
     artifact = terms.artifact
     inputs = artifact.manifest()["meta"]["inputs"]
@@ -270,11 +268,9 @@ def test_a_machine_too_small_for_all_workers_at_once_is_refused(small_slice, tmp
     assert any(problem.startswith("cluster.scorers: ") for problem in problems)
 
 
-def test_what_is_stored_needs_no_machine(scifact_slice, warm_home):
+def test_what_is_stored_needs_no_machine(demo_slice, warm_home):
     nothing = Machine(cpus=1, gpus=0, memory=1)
-    assert (
-        refused(warm_home, scifact_slice, LOCAL, "cluster.encoder_cpus=64", machine=nothing) == []
-    )
+    assert refused(warm_home, demo_slice, LOCAL, "cluster.encoder_cpus=64", machine=nothing) == []
 
 
 def test_hidden_gpus_do_not_count(monkeypatch):

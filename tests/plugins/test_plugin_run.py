@@ -36,7 +36,7 @@ SAME = [
 
 
 def test_an_example_method_ranks_as_desa_does(
-    installed, warm_home, serial_sweep, scifact_slice, tmp_path, monkeypatch
+    installed, warm_home, serial_sweep, demo_slice, tmp_path, monkeypatch
 ):
     """The example's equations are those of `desa` up to a root, which keeps the order."""
     monkeypatch.chdir(tmp_path)
@@ -44,7 +44,7 @@ def test_an_example_method_ranks_as_desa_does(
     GlobalHydra.instance().clear()
     (tmp_path / "own" / "method").mkdir(parents=True)
     (tmp_path / "own" / "method" / "mine.yaml").write_text(METHOD)
-    chosen = [*dataset(scifact_slice), "cluster=serial", "tracking.enabled=false"]
+    chosen = [*dataset(demo_slice), "cluster=serial", "tracking.enabled=false"]
     code = main(["--config-dir", "own", "method=mine", "hydra.run.dir=out", *chosen])
     assert code == 0
     mine = pl.read_parquet(Path("out") / "records.parquet")

@@ -199,7 +199,7 @@ def test_wrong_sources_are_refused_with_what_is_wrong(tmp_path, sweep, monkeypat
     assert done.stderr.startswith("error: seed:")
 
 
-def test_one_querys_story_tells_text_references_moves_and_depths(sweep, scifact_slice):
+def test_one_querys_story_tells_text_references_moves_and_depths(sweep, demo_slice):
     (folder,) = sweep.glob("outputs/sweeps/*/*")
     records = load_records(folder)
     desa = records.filter((pl.col("method") == "desa") & (pl.col("draw") == 1)).to_dicts()
@@ -209,11 +209,11 @@ def test_one_querys_story_tells_text_references_moves_and_depths(sweep, scifact_
     text = (written / "story.md").read_text(encoding="utf-8")
     queries = {
         q["_id"]: q["text"]
-        for q in map(json.loads, (scifact_slice / "queries.jsonl").read_text().splitlines())
+        for q in map(json.loads, (demo_slice / "queries.jsonl").read_text().splitlines())
     }
     assert " ".join(queries[query].split()) in text
     recorded = map(
-        json.loads, (scifact_slice / "generations" / "references.jsonl").read_text().splitlines()
+        json.loads, (demo_slice / "generations" / "references.jsonl").read_text().splitlines()
     )
     (references,) = [
         row["texts"] for row in recorded if row["query_id"] == query and row["draw"] == 1
@@ -263,7 +263,7 @@ def test_a_story_without_its_store_says_so(sweep, tmp_path):
     assert "no cell of desa has a query nobody" in done.stderr
 
 
-def test_top_lists_and_judgments_go_to_trec_files(sweep, scifact_slice):
+def test_top_lists_and_judgments_go_to_trec_files(sweep, demo_slice):
     """Top lists and judgments go to trec files that independent readers take."""
     import ir_measures
 
@@ -271,7 +271,7 @@ def test_top_lists_and_judgments_go_to_trec_files(sweep, scifact_slice):
     folder = written / "trec" / "slice"
     run = list(ir_measures.read_trec_run(str(folder / "desa.draw1.trec")))
     qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels.txt")))
-    judged = (scifact_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
+    judged = (demo_slice / "qrels" / "test.tsv").read_text().splitlines()[1:]
     assert sorted((q.query_id, q.doc_id, str(q.relevance)) for q in qrels) == sorted(
         tuple(r.split("\t")) for r in judged
     )
