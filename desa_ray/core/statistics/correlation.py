@@ -81,9 +81,8 @@ def pooled_interval(
         for rng, table, (starts, sizes) in zip(streams, values, members, strict=True):
             picks = rng.integers(0, len(starts), len(starts))
             lengths = sizes[picks]
-            within: NDArray[np.int64] = np.arange(lengths.sum()) - np.repeat(
-                np.cumsum(lengths) - lengths, lengths
-            )
+            before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+            within = np.arange(len(before)) - before
             rows.append(table[np.repeat(starts[picks], lengths) + within])
         pairs = np.concatenate(rows)
         a, b = (_ranks(pairs[:, side]) - (len(pairs) + 1) / 2 for side in (0, 1))
