@@ -85,10 +85,12 @@ def as_numbers(records: pl.DataFrame) -> pl.DataFrame:
     if records.schema.get("kappa") == pl.String:
         texts = records["kappa"].unique().to_list()
         values = [float(Fraction(text)) for text in texts]
-        floats["kappa"] = pl.col("kappa").replace_strict(texts, values, return_dtype=pl.Float64)
+        numbers = pl.col("kappa").replace_strict(texts, values, return_dtype=pl.Float64)
+        floats["kappa"] = numbers.cast(pl.Float64)  # no rows: the mapping left them text
     if records.schema.get("weights") == pl.List(pl.String):
-        lists = [own and [float(Fraction(text)) for text in own] for own in records["weights"]]
-        floats["weights"] = pl.Series("weights", lists, pl.List(pl.Float64))
+        floats["weights"] = records["weights"].map_elements(
+            lambda texts: [float(Fraction(text)) for text in texts], pl.List(pl.Float64)
+        )
     return records.with_columns(**floats)
 
 
