@@ -5,6 +5,7 @@
 import re
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cache
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -81,15 +82,13 @@ def read_records(
 
 def as_numbers(records: pl.DataFrame) -> pl.DataFrame:
     """Records with kappa and weights as float64, which the files hold as exact texts."""
+    number = cache(lambda text: float(Fraction(text)))
     floats = {}
     if records.schema.get("kappa") == pl.String:
-        texts = records["kappa"].unique().to_list()
-        values = [float(Fraction(text)) for text in texts]
-        numbers = pl.col("kappa").replace_strict(texts, values, return_dtype=pl.Float64)
-        floats["kappa"] = numbers.cast(pl.Float64)  # no rows: the mapping left them text
+        floats["kappa"] = records["kappa"].map_elements(number, pl.Float64)
     if records.schema.get("weights") == pl.List(pl.String):
         floats["weights"] = records["weights"].map_elements(
-            lambda texts: [float(Fraction(text)) for text in texts], pl.List(pl.Float64)
+            lambda texts: [number(text) for text in texts], pl.List(pl.Float64)
         )
     return records.with_columns(**floats)
 
