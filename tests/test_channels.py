@@ -94,7 +94,7 @@ def test_frames_of_one_query_are_rankings():
         ([_polars(BM25).vstack(_polars(BM25))], "'d1' is listed twice in query 'q1'"),
         ([_pandas(BM25).assign(score=[1, 2, None, 4])], "channel 0, query 'q1': score nan"),
         ([{1: ["a"]}], "channel 0: query id 1 is not a string"),
-        (["absent.trec"], "no list of document ids .*path of a TREC run"),
+        (["absent.trec"], "not a list of document ids .*path of a TREC run"),
         ([{"q1": {"a": 1}, "q2": {"b", "c"}}], "is not a finite number"),
     ],
 )

@@ -167,7 +167,7 @@ def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
                     )
                 elif not _group(place, folder):
                     problems.append(
-                        DesaError("is not in a group of settings", where=_label(path), hint=PLACE)
+                        DesaError("is not in a known group", where=_label(path), hint=PLACE)
                     )
                 else:
                     yield path

@@ -391,7 +391,7 @@ EXPERIMENTS = {
     ),
     "a sweep of computed values": (
         f"{GLOBAL}hydra: {{sweeper: {{params: {{tracking.experiment: 'a,$\\{{oc.env:A\\}}'}}}}}}",
-        ["no list of plain values"],
+        ["not a list of plain values"],
     ),
     "a sweep over an address": (
         f"{GLOBAL}hydra: {{sweeper: {{params: {{tracking.uri: x}}}}}}",
@@ -462,5 +462,5 @@ def test_published_numbers_are_plain_data():
         "compare/x.yaml",
         "name: x\nsetting: {encoder: '${oc.env:HOME}'}\nqueries: {}\n_target_: x\n",
     )
-    refused("compare/x.yaml:2", "no plain text")
+    refused("compare/x.yaml:2", "not a plain text")
     refused("compare/x.yaml:4", "no such setting")
