@@ -19,11 +19,11 @@ def run_names(cells: Sequence[Cell]) -> list[str]:
     two alike, the settings in which they differ, at last a piece of their hash.
     """
     named = [{**labels(cell), "draws": len(cell.fused)} for cell in cells]
-    varying = [
-        name
-        for name in named[0]
-        if name not in (*ALWAYS, "draws") and len({own[name] for own in named} - {None}) > 1
-    ]
+    varying: list[str] = []
+    for name in named[0]:
+        values = {own[name] for own in named} - {None}
+        if name not in (*ALWAYS, "draws") and len(values) > 1:
+            varying.append(name)
     names = [_name(own, varying) for own in named]
     alike: dict[str, list[int]] = {}
     for number, name in enumerate(names):

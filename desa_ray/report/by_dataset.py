@@ -81,7 +81,9 @@ def depth_quantiles_tables(study: Study) -> list[Table]:
                 about = {"dataset": dataset, "method": method, "outcome": outcome.column}
                 by_dataset.append(Row({**label, **own}, about))
             if found and len(found) == len(study.datasets):
-                averaged = {key: macro([own[key] for own in found]) for key in found[0]}
+                averaged: dict[str, Value] = {}
+                for key in found[0]:
+                    averaged[key] = macro([own[key] for own in found])
                 about = {"method": method, "outcome": outcome.column}
                 macros.append(Row({**_label(method, outcome.title), **averaged}, about))
     columns = (

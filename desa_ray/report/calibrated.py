@@ -42,7 +42,8 @@ def calibrated_table(study: Study, sampling: Sampling) -> Table | None:
     for method, own in means.items():
         if len(own) == len(study.datasets) > 1:
             values = {"dataset": "macro", "method": method_name(method)}
-            values |= {o.column: macro([m[o.column] for m in own]) for o in EFFECTIVENESS}
+            for outcome in EFFECTIVENESS:
+                values[outcome.column] = macro([mean[outcome.column] for mean in own])
             rows.append(Row(values, {"macro": True, "method": method}))
     columns = (
         Column("dataset", "data set"),

@@ -36,8 +36,9 @@ def draw_variance_table(study: Study, sampling: Sampling) -> Table | None:
     """
     rows = []
     most = 0
-    cells = {method: study.cells_of(method) for method in study.methods}
-    for method in [method for method, own in cells.items() if any(c.draws > 1 for c in own)]:
+    for method in study.methods:
+        if not any(cell.draws > 1 for cell in study.cells_of(method)):
+            continue
         for outcome in PRIMARY:
             strata = by_draw(study, method, outcome)
             if strata is None or strata[0].shape[1] < 2:

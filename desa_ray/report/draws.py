@@ -28,8 +28,6 @@ def paired_draws(study: Study, dataset: str, method: str, columns: Sequence[str]
     assert original
     keys = ["query_id"] if original.draws == 1 else ["query_id", "draw"]
     wanted = ("query_id", "draw", *columns)
-    first, second = (
-        cell.records.select(name for name in wanted if name in cell.records.columns)
-        for cell in (own, original)
-    )
+    first = own.records.select(name for name in wanted if name in own.records.columns)
+    second = original.records.select(name for name in wanted if name in original.records.columns)
     return first.join(second, on=keys, suffix="_original", maintain_order="left")

@@ -19,7 +19,7 @@ FALLBACKS = (
 def fallback_values(cells: Sequence[Cell]) -> dict[str, Value]:
     """Macro shares of query-draws that fell back, and of queries with one that did, in percent."""
     shares = [fallback_pct(cell.records) for cell in cells]
-    return {
-        column.key: macro([share[place] for share in shares])
-        for place, column in enumerate(FALLBACKS)
-    }
+    found: dict[str, Value] = {}
+    for place, column in enumerate(FALLBACKS):
+        found[column.key] = macro([share[place] for share in shares])
+    return found

@@ -53,7 +53,8 @@ def sweep_note(document: Mapping[str, Any]) -> str:
     rows, metrics = document.get("results") or [], document["metrics"]
     failed = int(metrics.get("cells_failed", 0))
     said = f"{int(metrics.get('cells', 0))} cells, {failed} failed."
-    names = [name for name in HEADLINE if any(name in row["metrics"] for row in rows)]
+    logged = set[str]().union(*(row["metrics"] for row in rows))
+    names = [name for name in HEADLINE if name in logged]
     titles = "".join(f" {plain(HEADLINE[name][0])} |" for name in names)
     head = f"| cell |{titles}\n|---|{'---:|' * len(names)}"
     lines = [_row(row, names) for row in rows]

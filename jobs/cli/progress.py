@@ -4,7 +4,7 @@ Finished stages make no rows: they count in the last one.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -25,6 +25,16 @@ def title_of(stage: Stage) -> str:
     return printable(f"{stage.name:12} {stage.label}")
 
 
+def _labels(stage: Stage) -> list[str]:
+    """Each label once of a stage and what it is computed from, in order."""
+    return list(dict.fromkeys(own.label for own in ancestors([stage])))
+
+
+def _shortest(labels: Sequence[str], common: Collection[str]) -> str:
+    """The shortest label that is not a common one."""
+    return min((label for label in labels if label not in common), key=len, default="")
+
+
 def titles_of(stages: Sequence[Stage]) -> dict[str, str]:
     """Key -> a title that no other stage has: where titles are equal, what the stages are built on
     tells them apart (data set, encoder, texts), else the start of the key.
@@ -36,10 +46,9 @@ def titles_of(stages: Sequence[Stage]) -> dict[str, str]:
     for title, group in alike.items():
         if len(group) == 1:
             continue
-        labels = [dict.fromkeys(own.label for own in ancestors([stage])) for stage in group]
+        labels = [_labels(stage) for stage in group]
         common = set(labels[0]).intersection(*labels[1:])
-        apart = [[own for own in labels_of if own not in common] for labels_of in labels]
-        shortest = [min(own, key=len, default="") for own in apart]
+        shortest = [_shortest(own, common) for own in labels]
         distinct = len(set(shortest)) == len(group) and all(shortest)
         for stage, short in zip(group, shortest, strict=True):
             word = short if distinct else stage.key.short
