@@ -76,3 +76,12 @@ def test_a_sweep_over_two_nodes_gives_serial_records(slurm, sweep, serial, tmp_p
     assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", (tmp_path / "job/log").read_text()
     assert records(tmp_path / "job") == serial
     assert left(slurm) == []
+
+
+def test_two_jobs_at_once_share_nodes_and_store(slurm, sweep, serial, tmp_path):
+    jobs = [submit(slurm, tmp_path / name, tmp_path / "home", *sweep) for name in "ab"]
+    for name, job in zip("ab", jobs, strict=True):
+        log = tmp_path / name / "log"
+        assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", log.read_text()
+        assert records(tmp_path / name) == serial
+    assert left(slurm) == []
