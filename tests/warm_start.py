@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import IO
 
 FREE = {"DESA_HOME", "HF_HUB_OFFLINE", "PYTEST_CURRENT_TEST", "XDG_RUNTIME_DIR"}  # read when used
@@ -24,6 +25,7 @@ class WarmStart:
         self.environment = dict(os.environ)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.warm_start"],
+            cwd=Path(__file__).parents[1],  # wherever the test that comes first has gone
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
