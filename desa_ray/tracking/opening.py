@@ -118,7 +118,7 @@ def _check_sqlite(uri: str) -> None:
     if file.is_dir():
         raise _refused(uri, "it is a folder", "name a file in it")
     if not file.parent.is_dir():
-        raise _refused(uri, f"there is not a folder {file.parent}", "make it, or fix the address")
+        raise _refused(uri, f"there is no folder {file.parent}", "make it, or fix the address")
     if file.exists() and not file.is_file():
         raise _refused(uri, "it is not a plain file", ELSEWHERE)
     try:

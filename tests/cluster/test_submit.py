@@ -266,7 +266,7 @@ def test_every_end_of_a_job_has_its_exit_code(jobs):
 
 
 def test_another_version_than_the_senders_is_refused_first(site, jobs):
-    expected, lines = json.loads(expectation()), []
+    expected, lines = json.loads(expectation({})), []
     sent = json.dumps(expected | {"desa-ray": "9.9"})
     job = jobs.send(
         ["desa", "run"], {VARIABLE: sent, "DESA_HOME": str(site.folder / "other")}, None
@@ -281,10 +281,10 @@ def test_what_a_submitted_run_checks_where_it_arrives(monkeypatch, tmp_path):
     monkeypatch.delenv("DESA_OUTPUTS", raising=False)
     monkeypatch.delenv(VARIABLE, raising=False)
     arrive()  # nobody submitted it
-    monkeypatch.setenv(VARIABLE, json.dumps(json.loads(expectation()) | {"code": "0" * 64}))
+    monkeypatch.setenv(VARIABLE, json.dumps(json.loads(expectation({})) | {"code": "0" * 64}))
     with pytest.raises(DesaError, match="other code"):
         arrive()
-    monkeypatch.setenv(VARIABLE, expectation())
+    monkeypatch.setenv(VARIABLE, expectation({}))
     with pytest.raises(DesaError, match=r"submit\.home"):
         arrive()
     monkeypatch.setenv("DESA_HOME", "relative")

@@ -375,10 +375,8 @@ def test_a_missing_file_is_named_with_the_layout_that_is_wanted(tmp_path: Path, 
     (folder / "qrels" / "dev.tsv").write_text(tsv(QRELS))
     (folder / name).unlink()
     text = refusal(folder)
-    assert (
-        f"{folder}: lacks {name} (the BEIR layout needs corpus.jsonl, queries.jsonl, qrels/test.tsv"
-        in text
-    )
+    layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv"
+    assert f"{folder}: lacks {name} (the BEIR layout requires {layout}" in text
     assert "the splits there are: dev" in text
 
 

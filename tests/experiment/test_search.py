@@ -106,7 +106,11 @@ def test_what_values_mean_to_a_search():
     for text in ("a=[1],[2]", "a=glob(*)"):
         with pytest.raises(DesaError, match="a: cannot be searched"):
             searched_for(text)
-    sweeper = DesaOptunaSweeper(5, None, None, "ndcg_at_10", 0, 0)
+    # Hydra executes the modules of its plug-ins anew when it scans, so that an object of a class
+    # imported before cannot be set up by it.
+    sweeper = DesaOptunaSweeper.__new__(DesaOptunaSweeper)
+    sweeper.grids, sweeper.together, sweeper.seed, sweeper.params = None, 5, 0, None
+    sweeper.objectives = ["ndcg_at_10"]
     for trials, words in ((0, "trials: is 0"), (1, "nothing is searched")):
         sweeper.trials = trials
         with pytest.raises(DesaError, match=words):

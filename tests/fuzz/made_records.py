@@ -95,7 +95,7 @@ def read_summary(folder: Path, data: bytes) -> None:
     """The summary beside the records."""
     (folder / "records.parquet").write_bytes(parquet(records()))
     (folder / "summary.json").write_bytes(data)
-    read_records(folder)
+    load.read_records(folder)
 
 
 SUMMARY = json.dumps({"cells": [{"artifacts": {"records.csv": "a" * 64}, "dataset": "x"}]}).encode()
