@@ -94,7 +94,7 @@ def told(identity: Mapping[str, str]) -> str:
 
 @cache
 def _entries() -> Any:
-    """All entry points of this environment, read once a process: it takes a tenth of a second."""
+    """All entry points of this environment, read once per process: it takes a tenth of a second."""
     return entry_points()
 
 
@@ -183,7 +183,7 @@ _IDENTITIES: dict[str, Identity] = {}
 
 
 def _identity(distribution: Distribution) -> Identity:
-    """Hashed once a process, before any of it is imported."""
+    """Hashed once per process, before any of it is imported."""
     name = distribution.metadata["Name"]
     if name not in _IDENTITIES:
         digest = hashlib.sha256()

@@ -61,7 +61,7 @@ class SourceFile:
             raise unreadable(error, self.label) from error
 
     def sha256(self) -> str:
-        """Hex digest of the bytes, read once a process while `state` lasts: the cells of a sweep
+        """Hex digest of the bytes, read once per process while `state` lasts: the cells of a sweep
         share them.
         """
         known = (self.label, self.state)

@@ -180,7 +180,7 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
 
 
 def check_weights(path: Path, architecture: Architecture) -> None:
-    """Every tensor of the architecture is there, in its shape, and finite; read once a process
+    """Every tensor of the architecture is there, in its shape, and finite; read once per process
     while the file lasts.
 
     Raises:

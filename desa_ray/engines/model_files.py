@@ -38,7 +38,7 @@ class ModelFiles:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes; read once a process while size, time and inode stay what they
+    """Hex SHA-256 of a file's bytes; read once per process while size, time and inode stay as they
     are.
     """
     try:

@@ -3,7 +3,7 @@ bytes.
 
 A record's `fusion_key` leads to everything that its ranking was made from, and manifests in the
 store tell what each of those took. A method is charged for all of it, also where methods share it,
-and for one draw: what a query costs when only this method runs. What is made once a corpus
+and for one draw: what a query costs when only this method runs. What is made once per corpus
 (document vectors, postings) is left out, and so are rankings that diagnostics alone compare with.
 """
 
@@ -76,13 +76,17 @@ class _Books:
 
     def _of_draw(self, digest: str) -> Cost | None:
         if digest not in self.known:
-            made = list(self._made_from(digest))
-            total = None if None in made else Cost()
-            for entry in made if total else ():
-                self._charge(total, entry)  # pyright: ignore[reportArgumentType]
-            queries = self._counts(digest).get("rows", 0) if total else 0
-            self.known[digest] = _per_query(total, queries) if total and queries else None
+            self.known[digest] = self._counted(digest)
         return self.known[digest]
+
+    def _counted(self, digest: str) -> Cost | None:
+        total = Cost()
+        for entry in self._made_from(digest):
+            if entry is None:
+                return None
+            self._charge(total, entry)
+        queries = self._counts(digest).get("rows", 0)
+        return _per_query(total, queries) if queries else None
 
     def _made_from(self, digest: str) -> Iterator[Entry | None]:
         """The artifact and those that it needs, each once; None for one that is not there."""
@@ -220,7 +224,7 @@ def _notes(study: Study, costs: Iterable[Cost]) -> list[str]:
     known = list(costs)
     notes = [
         f"{over(study)}; per query and draw, as if only this method ran",
-        "without what is made once a corpus: document vectors, postings",
+        "without what is made once per corpus: document vectors, postings",
     ]
     if any(cost.completion_tokens is None for cost in known):
         notes.append("tokens and generation s –: recorded texts carry none")

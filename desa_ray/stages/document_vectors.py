@@ -19,7 +19,7 @@ from desa_ray.store.content import ArrayHasher
 
 @dataclass(frozen=True)
 class DocumentVectorsWork(Work):
-    """Encodes documents, behind their prefix, into one FAISS flat index file a shard."""
+    """Encodes documents, behind their prefix, into one FAISS flat index file per shard."""
 
     pool: Pool
     shard_documents: int

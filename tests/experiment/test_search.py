@@ -10,7 +10,6 @@ from desa_ray.errors import DesaError
 from desa_ray.experiment.search import Choices, Numbers, Search, minimised
 from hydra_plugins.desa_optuna import DesaOptunaSweeper, _searched
 
-pytest.importorskip("optuna")
 KAPPA = {"fusion.kappa": Numbers(1, 200, 1, whole=True)}
 TRIALS, BATCH = 30, 5
 

@@ -15,7 +15,6 @@ from desa_ray.jobs.plan import main as plan
 from desa_ray.jobs.run import main
 from tests.desa_fixtures import dataset
 
-pytest.importorskip("optuna")
 MODULE = """
 import numpy as np
 from desa_ray.engines.plugged import EncoderEngine
