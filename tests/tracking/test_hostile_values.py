@@ -33,7 +33,7 @@ def test_entries_hold_printable_text(text):
         assert name.isprintable()
 
 
-def test_a_store_keeps_hostile_names_and_makes_no_note(uri, tmp_path):
+def test_a_store_keeps_hostile_names_and_its_note_is_plain(uri, tmp_path):
     """Every string at once, read back from a real store."""
     log = open_log(uri, tmp_path / "home")
     log.cell(hostile_cell("cell\x1b[31m\u202e\ud800"))
