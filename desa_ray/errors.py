@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from desa_ray.printable import printable
 from desa_ray.redaction import redacted
 
+LONGEST = 4000  # characters of what is wrong
+LONGEST_NAME = 200
+
 
 class DesaError(Exception):
     """A user-facing error. `str(error)` is one printable line without secrets: `where: what
@@ -35,7 +38,8 @@ class DesaError(Exception):
         return (_rebuild, (type(self), self.args, self.__dict__))
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
+        what = self.what if len(self.what) <= LONGEST else f"{self.what[:LONGEST]}…"
+        text = f"{self.where}: {what}" if self.where else what
         return redacted(printable(f"{text} ({self.hint})" if self.hint else text))
 
 
@@ -77,6 +81,7 @@ def _rebuild(kind: type[DesaError], args: tuple, state: dict) -> DesaError:
 def listed(names: Iterable[object], limit: int = 10) -> str:
     """`a, b, c and 7 more`: names for an error message, in the given order."""
     names = [str(name) for name in names]
+    names = [n if len(n) <= LONGEST_NAME else f"{n[:LONGEST_NAME]}…" for n in names]
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
 

@@ -19,6 +19,7 @@ MAX_JSON_BYTES = (
 )  # a document of 50 MB, which escapes like \u0431 may treble, and its neighbours
 TOLD = 10  # further lines that a finding names
 CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")  # C0, DEL and C1
+DIGITS = "a number of more than 4300 digits"
 ONE_OBJECT = "write one JSON object per line"
 BOM = b"\xef\xbb\xbf"
 
@@ -158,21 +159,34 @@ def _too_long(file: str, number: int, longest: int) -> DesaError:
     )
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these names and values; JSON itself would keep the last of equal names."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{shown(twice)} is listed twice")
+    return found
+
+
+OBJECTS = json.JSONDecoder(object_pairs_hook=_once)
+
+
 def json_rows(
     blocks: Iterable[bytes], file: str, findings: Findings
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(number, object) of every line; a line that is no JSON object becomes a finding."""
     for number, line in numbered_lines(blocks, file, findings, MAX_JSON_BYTES):
         try:
-            row = json.loads(line)
+            row = OBJECTS.decode(line)
         except json.JSONDecodeError as error:
             detail = f"{error.msg} at column {error.colno}"
             findings.line(file, number, "malformed JSON", detail, hint=ONE_OBJECT)
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # numbers of thousands of digits, nesting beyond the stack
-            findings.line(file, number, "malformed JSON", str(error), hint=ONE_OBJECT)
+        except RecursionError:
+            findings.line(file, number, "malformed JSON", "nested too deeply", hint=ONE_OBJECT)
+        except ValueError as error:
+            detail = DIGITS if "set_int_max_str_digits" in str(error) else str(error)
+            findings.line(file, number, "malformed JSON", detail, hint=ONE_OBJECT)
         else:
             if isinstance(row, dict):
                 yield number, row

@@ -11,6 +11,7 @@ import stat
 from pathlib import Path
 
 from desa_ray.errors import DesaError
+from desa_ray.lines import shown
 
 RUNTIME = "XDG_RUNTIME_DIR"
 NAME = "desa-ray"
@@ -34,9 +35,17 @@ def home() -> Path:
     data sets.
 
     Raises:
-        DesaError: its name is not UTF-8: parquet files and databases cannot be opened there.
+        DesaError: its name is not UTF-8: parquet files and databases cannot be opened there; or it
+            is no name of a folder: blank, an address, or a tilde that no shell has replaced.
     """
-    given = _utf8(Path(os.environ.get("DESA_HOME") or ".desa"), "set DESA_HOME to another folder")
+    text = os.environ.get("DESA_HOME") or ".desa"
+    given = _utf8(Path(text), "set DESA_HOME to another folder")
+    if "://" in text:
+        hint = "name a folder; an object store is set with store.root"
+        raise DesaError(f"{shown(text)} is an address", where="DESA_HOME", hint=hint)
+    if not text.strip() or text.partition("/")[0] == "~":
+        hint = "write the folder's name out"
+        raise DesaError(f"{shown(text)} is no name of a folder", where="DESA_HOME", hint=hint)
     return given if given.is_absolute() else working_folder() / given
 
 

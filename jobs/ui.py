@@ -1,5 +1,6 @@
 """Open the MLflow UI on the tracking store that the last runs used."""
 
+import ipaddress
 import os
 import signal
 import socket
@@ -15,6 +16,9 @@ from desa_ray.tracking.last import last_runs, last_uri, links
 from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file
 
 from .cli.arguments import ArgumentParser
+
+HOSTS = "MLFLOW_SERVER_ALLOWED_HOSTS"
+LOCAL = ("localhost", "127.0.0.1")
 
 
 def main(arguments: list[str]) -> int:
@@ -44,6 +48,9 @@ def main(arguments: list[str]) -> int:
             raise DesaError(
                 what, where="--port", hint="choose another, for example --port 5001"
             ) from error
+        address = probe.getsockname()[0]
+        anywhere = ipaddress.ip_address(address).is_unspecified
+        names = {options.host, address, *LOCAL}
     address = f"http://{options.host}:{options.port}"
     print_text(f"MLflow on {address} (Ctrl-C ends it)")
     for line in links(address, last_runs(home())):
@@ -55,6 +62,9 @@ def main(arguments: list[str]) -> int:
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
+    if not anywhere and options.host not in LOCAL and HOSTS not in os.environ:
+        # MLflow answers to no other Host header than localhost and private addresses.
+        environment[HOSTS] = ",".join(sorted(f"{name}:{options.port}" for name in names))
     # A process group of its own: MLflow's workers would outlive it otherwise.
     server = subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
     guard_group(server.pid, server.pid)

@@ -274,6 +274,8 @@ def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
         (["--weights", "1,0"], "weight 0 is not > 0"),
         (["--kappa", "-1"], "kappa -1"),
         (["--kappa", "sixty"], "kappa 'sixty' is not a number"),
+        (["--kappa", "1_0"], "kappa '1_0' is not a number"),
+        (["--kappa", "\u0663"], "kappa .* is not a number"),
         (["--k", "-1"], "--k must be at least 0"),
     ],
 )

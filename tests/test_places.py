@@ -115,3 +115,12 @@ def test_names_that_are_not_utf8_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(odd)
     with pytest.raises(DesaError, match="cd to a folder with another name"):
         home()
+
+
+@pytest.mark.parametrize("name", [" ", "\t", "~", "~/desa", "s3://bucket/x", "file:///tmp/x"])
+def test_a_home_that_names_no_folder_is_refused(name, monkeypatch):
+    """A folder of that very name would be made in the current one."""
+    monkeypatch.setenv("DESA_HOME", name)
+    with pytest.raises(DesaError, match="DESA_HOME: ") as refused:
+        home()
+    assert str(refused.value).isprintable()

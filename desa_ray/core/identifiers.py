@@ -41,8 +41,8 @@ def rational(value: object, name: str) -> Fraction:
             raise ValueError
         if isinstance(value, Fraction):
             return value
-        if re.search(r"[eE][+-]?[0-9_]{4}", str(value)):  # would be worked out digit by digit
-            raise ValueError
+        if re.search(r"[^\x00-\x7f]|_|[eE][+-]?[0-9]{4}", str(value)):
+            raise ValueError  # other digits; a power that would be worked out digit by digit
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         raise DesaError(

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
 from desa_ray.errors import DesaError
+from desa_ray.lines import CONTROL, shown
 
 PARQUET = cast(Any, pyarrow.parquet)  # comes without types
 SUFFIX = ".parquet"
@@ -29,8 +30,8 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
     """Query id -> document ids, best first.
 
     Raises:
-        DesaError: no such file, no parquet, other columns, a query or a document of one twice, a
-            missing id, no row.
+        DesaError: no such file, no parquet, other columns, a query or a document of one twice, an
+            id that is missing, empty or has control characters, no row.
     """
     place = str(path)
     try:
@@ -51,13 +52,20 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
         raise DesaError("the run has no row", where=place, hint=HINT)
     if frame["query_id"].n_unique() < frame.height:
         query = frame.filter(pl.col("query_id").is_duplicated())["query_id"][0]
-        raise DesaError(f"query {query!r} is listed twice", where=place, hint="keep one of them")
+        raise DesaError(
+            f"query {shown(query)} is listed twice", where=place, hint="keep one of them"
+        )
+    names = pl.concat([frame["query_id"], frame["docs"].explode()]).unique().drop_nulls()
+    odd = names.filter(names.str.contains(CONTROL.pattern) | (names == ""))
+    if odd.len():
+        what = f"an id is empty or has a control character: {shown(odd[0])}"
+        raise DesaError(what, where=place, hint="write ids without them")
     run: dict[str, list[str]] = {}
     for query, docs in frame.select("query_id", "docs").iter_rows():
         if query is None or docs is None or None in docs:
             raise DesaError("an id is missing", where=place, hint=HINT)
         if len(set(docs)) < len(docs):
-            what = f"query {query!r} has a document twice"
+            what = f"query {shown(query)} has a document twice"
             raise DesaError(what, where=place, hint="keep its best place")
         run[query] = docs
     return run

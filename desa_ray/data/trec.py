@@ -345,6 +345,8 @@ def _rank(text: str) -> int | None:
 
 
 def _finite(text: str) -> float | None:
+    if "_" in text or not text.isascii():  # Python would read 1_000, and digits of other scripts
+        return None
     try:
         value = float(text)
     except ValueError:

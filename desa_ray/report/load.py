@@ -3,7 +3,7 @@
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import cache
 from math import isfinite
@@ -14,6 +14,7 @@ import polars as pl
 from pyarrow.parquet import ParquetFile
 
 from desa_ray.errors import DesaError, Problems
+from desa_ray.lines import shown
 from desa_ray.report.records_check import HINT, check_records, check_unchanged
 
 RUN_ID = re.compile(r"[0-9a-f]{32}")
@@ -77,7 +78,42 @@ def read_records(
 
         with fetched(run_ids, FILE, tracking_uri) as found:
             frames += [_read(path, f"run {run_id}") for run_id, path in found]
-    return pl.concat(frames, how="diagonal_relaxed")
+    return _together(frames)
+
+
+def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all frames.
+
+    Raises:
+        Problems: columns that no record has, of kinds that have nothing in common.
+    """
+    try:
+        return pl.concat(frames, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError:
+        names = dict.fromkeys(name for frame in frames for name in frame.columns)
+        names.pop("source")
+        found = [_at_odds(name, frames) for name in names]
+        problems = [error for error in found if error]
+        if not problems:
+            raise
+        raise Problems(problems) from None
+
+
+def _at_odds(name: str, frames: Sequence[pl.DataFrame]) -> DesaError | None:
+    """An error where a column cannot be put together."""
+    having = [frame.select(name, "source") for frame in frames if name in frame.columns]
+    try:
+        pl.concat(having, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError:
+        first, other = (
+            having[0],
+            next(f for f in having if f.schema[name] != having[0].schema[name]),
+        )
+        sources = [frame["source"].first() or "an empty file" for frame in (first, other)]
+        what = f"column {shown(name)} holds {first.schema[name]}, and in {sources[1]}"
+        hint = "leave that column out of one of them"
+        return DesaError(f"{what} {other.schema[name]}", where=str(sources[0]), hint=hint)
+    return None
 
 
 def as_numbers(records: pl.DataFrame) -> pl.DataFrame:
@@ -145,6 +181,5 @@ def _counted(path: Path) -> list[tuple[int, str]]:
 def _read(file: Path, source: str) -> pl.DataFrame:
     frame = _with_texts(_parquet(file))
     check_unchanged(file)
-    if frame.height:
-        check_records(frame, source)
+    check_records(frame, source)
     return frame.with_columns(source=pl.lit(source))

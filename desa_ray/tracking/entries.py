@@ -152,5 +152,8 @@ def shortened(text: str, limit: int = TAG_LIMIT) -> str:
 
 
 def spelled(name: str) -> str:
-    """MLflow allows letters, digits and `_ - . / : space` in names."""
-    return re.sub(r"[^\w\-./: ]", "_", name, flags=re.ASCII)
+    """MLflow allows letters, digits and `_ - . / : space` in names, and no name that is another
+    one when it is read as a path.
+    """
+    plain = re.sub(r"[^\w\-./: ]", "_", name, flags=re.ASCII)
+    return "/".join("_" if part in ("", ".", "..") else part for part in plain.split("/"))

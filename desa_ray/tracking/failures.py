@@ -94,6 +94,11 @@ def _hint(error: Exception, uri: str) -> str:
         or "unauthenticated" in message
     ):
         return LOGIN
+    if "invalid host header" in message:
+        return (
+            "start that server with --allowed-hosts and this name (MLFLOW_ALLOWED_HOSTS in"
+            " infra/compose/.env), or use a name that it answers to"
+        )
     if "error code 403" in message or "permission_denied" in message:
         return f"ask the server's owner for that permission, or {LOGIN}"
     known = next(

@@ -281,7 +281,12 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
     "nesting beyond any stack": (
         CORPUS,
         [*DOCUMENTS, "[" * 200_000],
-        "corpus.jsonl:3: malformed JSON: ",
+        "corpus.jsonl:3: malformed JSON: nested too deeply",
+    ),
+    "a field twice": (
+        CORPUS,
+        [*DOCUMENTS, '{"_id": "d3", "_id": "d4", "text": "x"}'],
+        "corpus.jsonl:3: malformed JSON: '_id' is listed twice",
     ),
     "an array": (ASKED, [*QUERIES, "[]"], "queries.jsonl:2: not a JSON object but list"),
     "no id": (CORPUS, [*DOCUMENTS, {"text": "x"}], 'corpus.jsonl:3: field "_id" is missing'),

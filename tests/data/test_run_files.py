@@ -42,6 +42,9 @@ def test_a_run_is_a_tenth_of_its_trec_file(tmp_path):
         ({"query_id": ["q", "q"], "docs": [["d"], ["e"]]}, "query 'q' is listed twice"),
         ({"query_id": ["q"], "docs": [["d", "d"]]}, "query 'q' has a document twice"),
         ({"query_id": ["q"], "docs": [["d", None]]}, "an id is missing"),
+        ({"query_id": ["q"], "docs": [["d", ""]]}, "an id is empty"),
+        ({"query_id": ["q\x1b"], "docs": [["d"]]}, r"control character: 'q\\x1b'"),
+        ({"query_id": ["q"], "docs": [["d\0e"]]}, r"control character: 'd\\x00e'"),
     ],
 )
 def test_what_is_no_run_is_refused(tmp_path, rows, message):

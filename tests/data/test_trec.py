@@ -37,6 +37,9 @@ def test_ids_may_hold_any_character_but_ascii_blanks(tmp_path):
         ("q Q0 a 1 2 t\nq Q0 b 2 1\n", ":2", "5 fields, expected 6"),
         ("q Q0 a one 2 t\n", ":1", "rank or score is not a number: one 2"),
         ("q Q0 a 1 nan t\n", ":1", "rank or score is not a number: 1 nan"),
+        # Python reads these as 10 and 3; trec_eval does not.
+        ("q Q0 a 0 1_0 t\n", ":1", "rank or score is not a number: 0 1_0"),
+        ("q Q0 a 0 \u0663 t\n", ":1", "rank or score is not a number: 0 \u0663"),
         ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", ":2", "a document twice: query q, document a"),
         ("q Q0 a 2 3 t\nq Q0 b 1 2 t\n", ":1", "the score rises with the rank: query q, rank 2"),
         (b"q Q0 \xff 1 2 t\n", ":1", "not UTF-8"),

@@ -93,7 +93,9 @@ def test_a_run_logs_to_a_tracking_server(demo_slice, warm_home, desa, tmp_path):
 
 
 def test_ui_serves_the_store_of_the_last_runs(demo_slice, warm_home, desa, tmp_path):
-    """In a home whose name is no part of an address as it stands."""
+    """In a home whose name is no part of an address as it stands, on an address that MLflow itself
+    does not answer to.
+    """
     home = warm_home.rename(tmp_path / "a?b#c%41&d::e ü")
     assert "run `desa run` first" in desa("ui", check=False, home=tmp_path / "empty").stderr
     desa(
@@ -118,14 +120,15 @@ def test_ui_serves_the_store_of_the_last_runs(demo_slice, warm_home, desa, tmp_p
     made = {path.name for path in tmp_path.iterdir()}
     assert made == {home.name, "outputs"}
     port = _free_port()
-    command = [sys.executable, "-m", "desa_ray.jobs", "ui", "--port", str(port)]
+    command = [sys.executable, "-m", "desa_ray.jobs", "ui", "--host", "127.0.0.2"]
+    command += ["--port", str(port)]
     server = _server(*command, cwd=tmp_path, DESA_HOME=str(home))
     try:
-        page = _await(f"http://127.0.0.1:{port}/", server)
+        page = _await(f"http://127.0.0.2:{port}/", server)
         assert "MLflow" in page
         names = {
             experiment.name
-            for experiment in MlflowClient(f"http://127.0.0.1:{port}").search_experiments()
+            for experiment in MlflowClient(f"http://127.0.0.2:{port}").search_experiments()
         }
         assert "desa/shown" in names
     finally:

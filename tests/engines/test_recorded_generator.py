@@ -180,6 +180,7 @@ def test_a_repeated_row_is_refused_with_both_lines(tmp_path: Path) -> None:
     [
         ('{"query_id": "a", ', "malformed JSON: "),
         ('["a", 0]', "not a JSON object but list"),
+        ('{"query_id": "a", "draw": 7, "draw": 0}', "malformed JSON: 'draw' is listed twice"),
         (row("a", 0, FIVE[:4]), "4 texts instead of 5: query 'a' draw 0"),
         (row("a", 0, [*FIVE, "x"]), "6 texts instead of 5"),
         (row("a", 0, [*FIVE[:4], "  "]), "item 5 is empty"),

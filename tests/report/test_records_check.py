@@ -89,6 +89,31 @@ def test_all_that_is_wrong_with_a_file_is_told_together(records, tmp_path):
     assert "column top" in text
 
 
+@pytest.mark.parametrize("value", [[1], b"x", [{"\x1b[31m": 1}]])
+def test_columns_of_two_files_that_cannot_be_joined(value, records, tmp_path):
+    """Nobody's columns, of which one is a number and one is not: told by name and file."""
+    first = _write(tmp_path / "a", records.with_columns(note=pl.lit(1)))
+    original = cell("scifact", "original")
+    noted = pl.Series("note", [value] * original.height)
+    other = _write(tmp_path / "b", original.with_columns(noted))
+    with pytest.raises(DesaError, match="column 'note' holds Int32") as caught:
+        load_records(tmp_path)
+    assert str(caught.value).startswith(f"{first}: ")
+    assert str(other) in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_file_without_rows_has_the_columns_of_records(records, tmp_path):
+    _write(tmp_path / "a", records)
+    empty = _write(tmp_path / "b", records.head(0).with_columns(pl.lit(1).alias("top")))
+    with pytest.raises(DesaError, match="column top holds Int32") as caught:
+        load_records(tmp_path)
+    assert str(caught.value).startswith(f"{empty}: ")
+    empty.unlink()
+    _write(tmp_path / "b", records.head(0))
+    assert load_records(tmp_path).height == records.height
+
+
 def _summary(file: Path, sha256: str) -> None:
     content = {"cells": [{"method": "desa", "artifacts": {"records.parquet": sha256}}]}
     file.with_name("summary.json").write_text(json.dumps(content))

@@ -1,5 +1,6 @@
 """Hostile names in MLflow: every param, tag and name is plain printable text, and no note."""
 
+import posixpath
 import re
 
 import pytest
@@ -33,10 +34,19 @@ def test_entries_hold_printable_text(text):
         assert name.isprintable()
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "/x", "x/", "a//b", "../x", "a/./b", "a/../b"])
+def test_names_of_entries_are_no_other_paths(name):
+    """MLflow would refuse the whole entry."""
+    (metric,) = cell_document(CellRun("c", "n", {}, {name: 1.0}, [], {}, [], 1, 2))["metrics"]
+    assert posixpath.normpath(metric) == metric
+    assert not metric.startswith(("/", "."))
+
+
 def test_a_store_keeps_hostile_names_and_its_note_is_plain(uri, tmp_path):
     """Every string at once, read back from a real store."""
     log = open_log(uri, tmp_path / "home")
     log.cell(hostile_cell("cell\x1b[31m\u202e\ud800"))
+    log.cell(hostile_cell("<script src='http://a//b/../c'>"))
     log.end("FINISHED", {}, [], [])
     ((run,),) = (runs_in(uri)[name] for name in runs_in(uri) if name.startswith("cell"))
     assert run.info.run_name == r"cell\x1b[31m\u202e\ud800"

@@ -45,6 +45,10 @@ STATUSES = {
         answer(b'{"error_code": "PERMISSION_DENIED"}', "403 Forbidden"),
         ["permission"],
     ),
+    "another name than it answers to": (
+        answer(b"Invalid Host header - possible DNS rebinding attack detected", "403 Forbidden"),
+        ["Invalid Host header", "--allowed-hosts", OFFLINE],
+    ),
     "another web server": (answer(b"Not found", "404 Not Found"), ["404", "fix the address"]),
     "no web server": (b"SSH-2.0-OpenSSH_9.6\r\n", ["no HTTP: SSH-2.0", "fix the address"]),
     "one that hangs up": (b"", ["cannot be reached", OFFLINE]),
