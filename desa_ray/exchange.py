@@ -21,7 +21,7 @@ from desa_ray.locks import SOCKETS, inside
 Answer = TypeVar("Answer")
 
 
-class Stopped(Exception):
+class CallStopped(Exception):
     """The call was ended by its `Stop`."""
 
 
@@ -113,7 +113,7 @@ def run(
 
     Raises:
         TimeoutError: the time is over.
-        Stopped: `stop` was set.
+        CallStopped: `stop` was set.
     """
     exchange, outcome = Exchange(seconds, rate), Future()
 
@@ -131,7 +131,7 @@ def run(
     try:
         while not outcome.done():
             if stop is not None and stop.is_set():
-                raise Stopped
+                raise CallStopped
             left = exchange.remaining()
             if left <= 0:
                 raise TimeoutError

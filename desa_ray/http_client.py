@@ -27,7 +27,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
 
-from desa_ray.exchange import Exchange, Stop, Stopped, current, run
+from desa_ray.exchange import CallStopped, Exchange, Stop, current, run
 from desa_ray.http_failures import Unanswered, explained
 
 BLOCK = 1 << 16
@@ -149,7 +149,7 @@ class BoundedAdapter(HTTPAdapter):
 
         try:
             return run(exchange, seconds, bounds.rate, bounds.stop)
-        except (Unanswered, Stopped):
+        except (Unanswered, CallStopped):
             raise
         # ValueError: what urllib3 and http.client make of lengths, names and headers that are none.
         except (OSError, HTTPError, ValueError, ArithmeticError) as error:

@@ -5,27 +5,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import psutil
+
 from desa_ray.errors import DesaError
 
-CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
 STEP = 64 << 20  # bytes of text between two looks
 COPY = 1.2  # what is read is copied once, into a table
 Row = TypeVar("Row", bound=tuple[str, ...])
 
 
-def available() -> int | None:
-    """Bytes that this process may still take; None where the system does not say."""
-    found = []
-    with suppress(OSError, ValueError, StopIteration):
-        lines = MEMINFO.read_text().splitlines()
-        line = next(line for line in lines if line.startswith("MemAvailable:"))
-        found.append(int(line.split()[1]) << 10)
+def available() -> int:
+    """Bytes that this process may still take without swapping: of the machine (psutil), and of its
+    container, whose limits psutil does not know.
+    """
+    found = [psutil.virtual_memory().available]
     with suppress(OSError, ValueError, StopIteration):
         limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
         lines = (CGROUP / "memory.stat").read_text().splitlines()
         line = next(line for line in lines if line.startswith("inactive_file "))
         found.append(limit - used + int(line.split()[1]))  # the cache of files can go
-    return min(found, default=None)
+    return min(found)
 
 
 def held(rows: Iterable[Row], where: str) -> Iterator[Row]:
@@ -40,7 +40,7 @@ def held(rows: Iterable[Row], where: str) -> Iterator[Row]:
         read += sum(map(len, row))
         if read - looked >= STEP:
             looked, left = read, available()
-            if left is not None and left < COPY * read:
+            if left < COPY * read:
                 what = (
                     f"needs more memory than there is: {read / 1e9:.2g} GB of text are read,"
                     f" {max(left, 0) / 1e9:.2g} GB are free"

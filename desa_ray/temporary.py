@@ -3,7 +3,9 @@ it ended.
 
 The owner holds a lock on a file in its folder for as long as it lives. A killed owner leaves its
 folder, but not the lock: whoever makes or sweeps folders of that name next removes those that
-nobody holds.
+nobody holds. The lock is `flock` itself, not filelock's: filelock opens by name and makes what is
+missing, while a sweep must never make a file in, nor follow a link out of, a folder that is not its
+own.
 """
 
 import fcntl

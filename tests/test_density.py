@@ -1,8 +1,9 @@
-"""Expressions stay short enough to read: no assignment inside an expression but a test, and no
-comprehension inside another one.
+"""Code stays easy to read: no assignment inside an expression but a test, no comprehension inside
+another one, and no class name that means two things.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,15 @@ def test_assignment_expressions_only_in_tests():
     for name, tree in _sources("desa_ray", "hydra_plugins", "jobs"):
         found += [f"{name}:{line}" for line in sorted(stray_walruses(tree))]
     assert found == []
+
+
+def test_a_class_name_is_used_once():
+    """Two public classes of one name would have to be told apart by their packages."""
+    names: Counter[str] = Counter()
+    for _, tree in _sources(*FLAT):
+        names.update(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+    assert names["Cell"] == 1
+    assert [name for name, n in names.items() if n > 1 and not name.startswith("_")] == []
 
 
 @pytest.mark.parametrize(

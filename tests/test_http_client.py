@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from desa_ray.exchange import Stop, Stopped
+from desa_ray.exchange import CallStopped, Stop
 from desa_ray.http_client import Bounds, Session, session
 from desa_ray.http_failures import Unanswered
 from tests.raw_server import answer, drips, raw_server, says, self_signed
@@ -213,11 +213,11 @@ def test_a_stop_ends_an_exchange_at_once():
     with raw_server(DRIPS["nothing"]) as server:
         threading.Timer(0.3, stop.set).start()
         started = time.monotonic()
-        with pytest.raises(Stopped):
+        with pytest.raises(CallStopped):
             session(server.url, Bounds(600.0, stop=stop)).get(server.url)
         assert time.monotonic() - started < SOON_S
         assert server.gone.wait(SOON_S)
-        with pytest.raises(Stopped):
+        with pytest.raises(CallStopped):
             session(server.url, Bounds(600.0, stop=stop)).get(server.url)
 
 

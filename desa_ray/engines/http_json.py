@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import requests
 
 from desa_ray.errors import DesaError
-from desa_ray.exchange import Stop, Stopped
+from desa_ray.exchange import CallStopped, Stop
 from desa_ray.http_client import Bounds, near, session
 from desa_ray.http_failures import GATEWAYS, Unanswered, one_line, through_proxy
 
@@ -79,7 +79,7 @@ class JsonClient:
 
         Raises:
             DesaError: refused, or `retry_policy` allows no further attempt.
-            Stopped: `stop` was set.
+            CallStopped: `stop` was set.
         """
         body = json.dumps(payload).encode()
         started, failures = time.monotonic(), 0
@@ -95,7 +95,7 @@ class JsonClient:
                     spent = f"{failures} attempts in {time.monotonic() - started:.0f} s"
                     raise self._error(f"{failure.what} ({spent})", failure.hint) from None
             if stop.wait(wait_s):
-                raise Stopped
+                raise CallStopped
 
     def _wait(self, failures: int, failure: TransientError) -> float:
         """Seconds before the next attempt: doubled each time, by half at random, so that clients

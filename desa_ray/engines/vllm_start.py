@@ -17,6 +17,7 @@ from desa_ray.config import GeneratorConfig
 from desa_ray.engines.engine_group import GIB, await_memory
 from desa_ray.engines.generator_files import GeneratorFiles
 from desa_ray.errors import DesaError
+from desa_ray.memory import available
 
 OVERHEAD = GIB // 2  # what torch, vLLM and its buffers take beside weights and cache
 
@@ -131,7 +132,7 @@ def check_before(config: GeneratorConfig, files: GeneratorFiles) -> None:
             hint = "set generator.dtype=float32, or generator.batch_invariant=false"
             raise DesaError(what, where="generator.dtype", hint=hint)
         needed = files.bytes_as(config.dtype) + config.kv_cache_gb * GIB + OVERHEAD
-        if needed > (free := _available_memory()):
+        if needed > (free := available()):
             raise DesaError(
                 f"too little memory: about {needed / GIB:.1f} GiB needed, {free / GIB:.1f}"
                 " available",
@@ -229,12 +230,6 @@ def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
 def _short(error: BaseException) -> str:
     text = " ".join(str(error).split()) or "no message"
     return f"{type(error).__name__}: {text[:300]}"
-
-
-def _available_memory() -> int:
-    """Bytes that can be had without swapping."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
 
 
 def _check_gpu(config: GeneratorConfig, files: GeneratorFiles) -> None:

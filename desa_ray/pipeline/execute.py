@@ -18,7 +18,7 @@ from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import Shard, Stage, Task
 
 
-class Progress(Protocol):
+class StageListener(Protocol):
     """Told what happens, shows it or not."""
 
     def begin(self, stage: Stage, shards: int, stored: int) -> None: ...
@@ -102,7 +102,7 @@ def schedule(todo: Sequence[Stage]) -> Iterator[Stage]:
         yield stage
 
 
-def run_stage(stage: Stage, backend: Backend, progress: Progress) -> None:
+def run_stage(stage: Stage, backend: Backend, progress: StageListener) -> None:
     """Compute the shards that are not stored, then publish the manifest."""
     started = time.perf_counter()
     artifact = stage.artifact

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.backend import Backend, LostCluster
-from desa_ray.pipeline.execute import Progress, ready, run_stage, schedule
+from desa_ray.pipeline.execute import StageListener, ready, run_stage, schedule
 from desa_ray.pipeline.stage import Stage
 
 POLL_S = 0.5
@@ -26,7 +26,7 @@ OnStageDone = Callable[[Stage, DesaError | None], None]
 def run_graph(
     todo: Sequence[Stage],
     backend: Backend,
-    progress: Progress,
+    progress: StageListener,
     on_stage_done: OnStageDone,
     on_start: Callable[[], None] = lambda: None,
 ) -> None:
@@ -57,7 +57,7 @@ def run_graph(
 
 
 def _run_in_turn(
-    todo: Sequence[Stage], backend: Backend, progress: Progress, on_stage_done: OnStageDone
+    todo: Sequence[Stage], backend: Backend, progress: StageListener, on_stage_done: OnStageDone
 ) -> None:
     broken: dict[str, DesaError] = {}
     for stage in schedule(todo):
@@ -78,7 +78,7 @@ class _ParallelRun:
 
     todo: Sequence[Stage]
     backend: Backend
-    progress: Progress
+    progress: StageListener
     on_stage_done: OnStageDone
     callbacks: ThreadPoolExecutor
     threads: ThreadPoolExecutor

@@ -32,7 +32,7 @@ MEANS = (
 
 
 @dataclass(frozen=True)
-class Cell:
+class RecordedCell:
     """One method on one collection under one setting. Labels are null where a method does not use
     the thing; `place` counts the cells in the order in which they came.
 
@@ -101,7 +101,7 @@ class Cell:
         return f"{self.dataset}/{self.method} ({', '.join(parts)})"
 
 
-def cut_cells(records: pl.DataFrame) -> list[Cell]:
+def cut_cells(records: pl.DataFrame) -> list[RecordedCell]:
     """All cells of the records, sorted by their labels.
 
     Raises:
@@ -113,7 +113,7 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
     check_columns(records, "records")  # what they hold was checked file by file when they were read
     sources = "source" in records.columns
     problems: list[DesaError] = []
-    found: dict[tuple, tuple[Cell, str]] = {}  # by labels and settings
+    found: dict[tuple, tuple[RecordedCell, str]] = {}  # by labels and settings
     if "settings" not in records.columns:
         records = records.with_columns(settings=pl.lit(None, pl.String))
     groups = [*LABELS, "qrels_hash", "config_hash", "settings", *(["source"] if sources else [])]
@@ -128,7 +128,9 @@ def cut_cells(records: pl.DataFrame) -> list[Cell]:
         named = _named(dict(zip(LABELS, labels, strict=False)))
         qrels_hash = str(labels[len(LABELS)])
         known = settings_of(labels[len(LABELS) + 2], source)
-        cell = Cell(**named, qrels_hash=qrels_hash, records=rows, settings=known, place=place)
+        cell = RecordedCell(
+            **named, qrels_hash=qrels_hash, records=rows, settings=known, place=place
+        )
         problems += _incomplete(cell, source)
         base = (*labels[: len(LABELS) + 1], sha256_json(sorted(cell.queries)))
         key = next((k for k in found if k[0] == base and _same(found[k][0], cell)), (base, place))
@@ -169,7 +171,7 @@ def settings_of(text: str | None, where: str) -> dict[str, str]:
     return found
 
 
-def _same(first: Cell, second: Cell) -> bool:
+def _same(first: RecordedCell, second: RecordedCell) -> bool:
     """Whether two cells with equal labels are one: equal settings, or settings that did not reach
     the results; records without settings do not tell.
     """
@@ -178,9 +180,9 @@ def _same(first: Cell, second: Cell) -> bool:
     return first.config_hash == second.config_hash
 
 
-def _with_axes(found: Mapping[tuple, Cell]) -> list[Cell]:
+def _with_axes(found: Mapping[tuple, RecordedCell]) -> list[RecordedCell]:
     """The cells, each knowing the settings in which cells with equal labels differ."""
-    groups: dict[Any, list[Cell]] = {}
+    groups: dict[Any, list[RecordedCell]] = {}
     for (base, _), cell in found.items():
         groups.setdefault(base, []).append(cell)
     axes: set[str] = set()
@@ -215,26 +217,26 @@ def _named(labels: dict[str, Any]) -> dict[str, Any]:
     return {**labels, "method": method, "generator": generator or None}
 
 
-def _order(cell: Cell) -> list[tuple[float, str]]:
+def _order(cell: RecordedCell) -> list[tuple[float, str]]:
     """By the labels, numbers as numbers."""
     values = [cell.value(name) for name in LABELS]
     values += [cell.qrels_hash, *(cell.value(name) for name in cell.axes)]
     return [(number_of(value), str(value)) for value in values]
 
 
-def _rank(cell: Cell) -> tuple[int, str]:
+def _rank(cell: RecordedCell) -> tuple[int, str]:
     """Which of two equal cells is kept: the one with more columns."""
     return len(cell.records.columns), cell.config_hash
 
 
-def _values(cell: Cell) -> str:
+def _values(cell: RecordedCell) -> str:
     """A hash over what every record has, whatever further measures its run asked for."""
     return rows_content(
         cell.records.select(name for name in REQUIRED if name not in ("config_hash", "fusion_key"))
     )
 
 
-def _incomplete(cell: Cell, source: str) -> Sequence[DesaError]:
+def _incomplete(cell: RecordedCell, source: str) -> Sequence[DesaError]:
     counts = cell.records.group_by("query_id").agg(
         pl.len().alias("rows"), pl.col("draw").n_unique().alias("draws")
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from desa_ray.errors import DesaError, Problems, choices, listed
-from desa_ray.report.cells import Cell, number_of
+from desa_ray.report.cells import RecordedCell, number_of
 from desa_ray.report.names import STAND_IN
 from desa_ray.report.paper import METHODS, PAPER
 from desa_ray.report.roles import Roles
@@ -20,7 +20,7 @@ DEPTHS = ("depth_dense", "depth_sparse")
 
 
 def chosen_value(
-    cells: Sequence[Cell], axis: str, asked: object, *, usual: bool
+    cells: Sequence[RecordedCell], axis: str, asked: object, *, usual: bool
 ) -> tuple[object, list[object]]:
     """The value of one setting that the main tables take, and the others that there are.
 
@@ -61,7 +61,7 @@ def chosen_value(
     return found, [value for value in known if value != found]
 
 
-def chosen_roles(asked: Roles, cells: Sequence[Cell]) -> Roles:
+def chosen_roles(asked: Roles, cells: Sequence[RecordedCell]) -> Roles:
     """The roles asked for, with what was not named taken from the cells.
 
     Raises:
@@ -101,7 +101,7 @@ def chosen_roles(asked: Roles, cells: Sequence[Cell]) -> Roles:
     )
 
 
-def two_channels(cell: Cell) -> bool:
+def two_channels(cell: RecordedCell) -> bool:
     """Whether the cell's records tell the depth of a dense and of a sparse ranking."""
     return all(cell.records[column].null_count() < cell.records.height for column in DEPTHS)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from desa_ray.core.statistics.aggregate import fallback_pct, macro
-from desa_ray.report.cells import Cell
+from desa_ray.report.cells import RecordedCell
 from desa_ray.report.table import Column, Value
 
 FALLBACKS = (
@@ -16,7 +16,7 @@ FALLBACKS = (
 )
 
 
-def fallback_values(cells: Sequence[Cell]) -> dict[str, Value]:
+def fallback_values(cells: Sequence[RecordedCell]) -> dict[str, Value]:
     """Macro shares of query-draws that fell back, and of queries with one that did, in percent."""
     shares = [fallback_pct(cell.records) for cell in cells]
     found: dict[str, Value] = {}

@@ -8,7 +8,7 @@ import polars as pl
 from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
-from desa_ray.report.cells import LABELS, Cell
+from desa_ray.report.cells import LABELS, RecordedCell
 from desa_ray.report.names import DEPTH_TOTAL, PRIMARY, Outcome, dataset_name, method_name
 from desa_ray.report.records_check import FURTHER_NUMBERS, FURTHER_SHARES, SHARES
 from desa_ray.report.study import Study
@@ -41,7 +41,7 @@ def grid_table(study: Study, sampling: Sampling) -> Table:
     return Table("grid", "The whole grid", columns, rows, notes, detail=True)
 
 
-def _varies(cells: Sequence[Cell], name: str) -> bool:
+def _varies(cells: Sequence[RecordedCell], name: str) -> bool:
     return name in ("dataset", "method") or len({cell.value(name) for cell in cells} - {None}) > 1
 
 
@@ -53,7 +53,7 @@ def _shown(name: str, value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _measures(cells: Sequence[Cell]) -> list[Outcome]:
+def _measures(cells: Sequence[RecordedCell]) -> list[Outcome]:
     """Further measures that any cell recorded."""
     usual = {*(outcome.column for outcome in OUTCOMES), *NO_MEASURE, *SHARES}
     found: dict[str, None] = {}
@@ -65,7 +65,7 @@ def _measures(cells: Sequence[Cell]) -> list[Outcome]:
     return [Outcome(name, name, "{:.4f}", higher=True) for name in found]
 
 
-def _means(cell: Cell, outcomes: Sequence[Outcome], sampling: Sampling) -> dict[str, Value]:
+def _means(cell: RecordedCell, outcomes: Sequence[Outcome], sampling: Sampling) -> dict[str, Value]:
     known = [o.column for o in outcomes if o.column in cell.means.columns]
     means = cell.means.select("query_id", *known)
     further = [o.column for o in outcomes if o.column not in known]

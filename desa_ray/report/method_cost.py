@@ -13,7 +13,7 @@ from functools import partial
 from statistics import fmean
 
 from desa_ray.core.statistics.sampling import Sampling
-from desa_ray.report.cells import Cell
+from desa_ray.report.cells import RecordedCell
 from desa_ray.report.names import EFFECTIVENESS, method_name
 from desa_ray.report.results import macro_of, outcome_column, over
 from desa_ray.report.study import Study
@@ -67,7 +67,7 @@ class _Books:
     def __post_init__(self) -> None:
         self.entries = {entry.key.digest: entry for entry in self.store.list() if entry.key}
 
-    def of_cell(self, cell: Cell) -> Cost | None:
+    def of_cell(self, cell: RecordedCell) -> Cost | None:
         """Means over draws, per query; None where the store lacks something."""
         draws = [self._of_draw(key) for key in cell.records["fusion_key"].unique()]
         if not draws or any(cost is None for cost in draws):

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
-from desa_ray.report.cells import Cell, number_of
+from desa_ray.report.cells import RecordedCell, number_of
 from desa_ray.report.fallbacks import FALLBACKS, fallback_values
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.results import PCT, gain, over, reduction
@@ -66,14 +66,14 @@ def _below(study: Study, method: str, column: str) -> float | None:
 
 def variations(
     study: Study, axis: str, method: str | None = None
-) -> dict[object, dict[str, tuple[Cell, Cell]]]:
+) -> dict[object, dict[str, tuple[RecordedCell, RecordedCell]]]:
     """Value of one axis -> data set -> a method's (the subject's) and the reference's cells, all
     else as in the main tables.
 
     Empty where the axis has one value. A generator's query sample is compared with the reference on
     the same queries.
     """
-    found: dict[object, dict[str, tuple[Cell, Cell]]] = {}
+    found: dict[object, dict[str, tuple[RecordedCell, RecordedCell]]] = {}
     for cell in study.cells:
         if cell.method != (method or study.roles.own) or cell.dataset not in study.collections:
             continue
@@ -165,7 +165,7 @@ def robustness_rows(study: Study, method: str) -> list[Row]:
     return rows
 
 
-def _paired(own: Cell, other: Cell) -> dict[str, np.ndarray]:
+def _paired(own: RecordedCell, other: RecordedCell) -> dict[str, np.ndarray]:
     """Column -> values of both cells, float64 [Q, 2]; a query is judged or not in all measures."""
     found = {}
     for group in (CHANGES[:2], CHANGES[2:]):
@@ -188,7 +188,7 @@ def _columns(study: Study, name: str) -> tuple[Column, ...]:
 
 
 def _changes(
-    title: str, value: object, name: str, means: list[dict], cells: list[Cell]
+    title: str, value: object, name: str, means: list[dict], cells: list[RecordedCell]
 ) -> dict[str, Value]:
     own: dict[str, list[float]] = {}
     other: dict[str, list[float]] = {}

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from desa_ray.errors import DesaError, Problems, choices, listed
-from desa_ray.report.cells import Cell, cut_cells, number_of
+from desa_ray.report.cells import RecordedCell, cut_cells, number_of
 from desa_ray.report.choice import chosen_roles, chosen_value, two_channels
 from desa_ray.report.names import METHODS, STAND_IN, Outcome, dataset_name
 from desa_ray.report.roles import Roles
@@ -50,7 +50,7 @@ class Setting:
             return replace(self, **{axis: value})
         return replace(self, further={**self.further, axis: value})
 
-    def fits(self, cell: Cell) -> bool:
+    def fits(self, cell: RecordedCell) -> bool:
         """Whether the cell agrees in everything that it uses at all."""
         return all(cell.value(axis) in (None, self.value(axis)) for axis in self.axes)
 
@@ -197,7 +197,7 @@ class Study:
                 found.append(method)
         return found
 
-    def cells_of(self, method: str) -> list[Cell]:
+    def cells_of(self, method: str) -> list[RecordedCell]:
         """A method's cells in the main setting, by data set."""
         cells = [self.cell(dataset, method) for dataset in self.datasets]
         return [cell for cell in cells if cell]
@@ -216,7 +216,9 @@ class Study:
             parts.append(f"{name}: {documents:,} documents, {len(queries):,} queries")
         return "; ".join(part for part in parts if part)
 
-    def cell(self, dataset: str, method: str, setting: Setting | None = None) -> Cell | None:
+    def cell(
+        self, dataset: str, method: str, setting: Setting | None = None
+    ) -> RecordedCell | None:
         """The cell of the data set's main collection under a setting (default: the main one)."""
         setting = setting or self.setting
         return next(
@@ -231,7 +233,7 @@ class Study:
             None,
         )
 
-    def calibrated(self, dataset: str, method: str) -> Cell | None:
+    def calibrated(self, dataset: str, method: str) -> RecordedCell | None:
         """The main setting's cell of a method that leaves out the queries of its calibration."""
         documents, qrels, queries = self.collections.get(dataset, (0, "", frozenset()))
         for cell in self.cells:
@@ -257,7 +259,7 @@ class Study:
 
     def pairs(
         self, own: str, other: str, setting: Setting | None = None
-    ) -> dict[str, tuple[Cell, Cell]] | None:
+    ) -> dict[str, tuple[RecordedCell, RecordedCell]] | None:
         """Both methods' cells by data set; None where a data set lacks one of them."""
         found = {}
         for dataset in self.datasets:
@@ -277,7 +279,7 @@ class Study:
         )
         return None if first is None or second is None else (first, second)
 
-    def counterpart(self, cell: Cell, method: str) -> Cell | None:
+    def counterpart(self, cell: RecordedCell, method: str) -> RecordedCell | None:
         """Another method's cell to pair this one with: same corpus, judgments and setting, and at
         least its queries.
         """
@@ -303,7 +305,7 @@ class Study:
         return [self.setting.having(axis, value) for value in order]
 
 
-def paired_values(own: Cell, other: Cell, columns: Sequence[str]) -> np.ndarray:
+def paired_values(own: RecordedCell, other: RecordedCell, columns: Sequence[str]) -> np.ndarray:
     """Draw-averaged values of both cells over their common queries that have all of them, float64
     [Q, columns, 2].
     """
@@ -317,7 +319,9 @@ def paired_values(own: Cell, other: Cell, columns: Sequence[str]) -> np.ndarray:
     return both.select(ordered).drop_nulls().to_numpy().reshape(-1, len(columns), 2)
 
 
-def signed_differences(own: Cell, other: Cell, outcomes: Sequence[Outcome]) -> np.ndarray:
+def signed_differences(
+    own: RecordedCell, other: RecordedCell, outcomes: Sequence[Outcome]
+) -> np.ndarray:
     """Query differences [Q, outcomes], positive where `own` is better, over the queries that have
     all values.
     """

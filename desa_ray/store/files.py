@@ -29,7 +29,7 @@ from fsspec.implementations.local import LocalFileSystem
 from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.files import flush, sha256_file
 from desa_ray.store.faults import explained
-from desa_ray.store.writing import Content, Published, written
+from desa_ray.store.writing import Content, PublishedFile, written
 from desa_ray.temporary import OwnFolder, sweep
 
 TEMPORARY = ".tmp-"
@@ -197,7 +197,7 @@ class Files:
             _verified[str(path)] = stamp
         return path
 
-    def publish(self, name: str, content: Content) -> Published:
+    def publish(self, name: str, content: Content) -> PublishedFile:
         """Write a file whole and once; a file of this name with the same bytes is kept.
 
         A `*` in `name` stands for the first 12 hex digits of the SHA-256 of the bytes.
@@ -256,7 +256,7 @@ class Files:
                     if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
                         raise
 
-    def _publish_local(self, name: str, content: Content) -> Published:
+    def _publish_local(self, name: str, content: Content) -> PublishedFile:
         folder = Path(self._path(name)).parent
         made = [parent for parent in (folder, *folder.parents) if not parent.is_dir()]
         folder.mkdir(parents=True, exist_ok=True)
@@ -292,7 +292,7 @@ class Files:
             partial.replace(path)
         return path
 
-    def _once(self, published: Published, place: Callable[[], object]) -> None:
+    def _once(self, published: PublishedFile, place: Callable[[], object]) -> None:
         """Give the file its final name by `place`, or see that a file of this name has the same
         bytes.
         """

@@ -18,7 +18,7 @@ from desa_ray.store.leases import holders
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ArtifactFate:
     """One artifact's fate. `why` is a few words for people; `drop` says whether it may go."""
 
     entry: Entry
@@ -43,7 +43,7 @@ def reachable(found: Sequence[Entry], roots: Iterable[str]) -> set[str]:
 
 def judged(
     store: Store, roots: Iterable[str], older_than_s: float, *, texts: bool = False
-) -> list[Verdict]:
+) -> list[ArtifactFate]:
     """A verdict on every artifact.
 
     Args:
@@ -71,25 +71,27 @@ def judged(
             hint=hint,
         )
     now = time.time()
-    verdicts: list[Verdict] = []
+    verdicts: list[ArtifactFate] = []
     for own in found:
         digest = own.key.digest if own.key else ""
         if digest in working or own.short in {key[:12] for key in busy}:
-            verdicts.append(Verdict(own, False, "a running sweep uses it"))
+            verdicts.append(ArtifactFate(own, False, "a running sweep uses it"))
         elif digest in kept or (not digest and own.short in shorts):
-            verdicts.append(Verdict(own, False, "runs use it"))
+            verdicts.append(ArtifactFate(own, False, "runs use it"))
         elif digest in written:
-            verdicts.append(Verdict(own, False, "generated text and its queries"))
+            verdicts.append(ArtifactFate(own, False, "generated text and its queries"))
         elif (
             max(0.0, now - own.last_use) < older_than_s
         ):  # a time to come is the clock's fault: as good as now
-            verdicts.append(Verdict(own, False, "changed lately"))
+            verdicts.append(ArtifactFate(own, False, "changed lately"))
         else:
-            verdicts.append(Verdict(own, True, "no run uses it" if own.complete else "unfinished"))
+            verdicts.append(
+                ArtifactFate(own, True, "no run uses it" if own.complete else "unfinished")
+            )
     return verdicts
 
 
-def sweep_out(store: Store, verdicts: Iterable[Verdict]) -> Iterator[Entry]:
+def sweep_out(store: Store, verdicts: Iterable[ArtifactFate]) -> Iterator[Entry]:
     """Remove what may go, one artifact after the other, and yield what went.
 
     Leases and times of change are read again before each: a sweep that began meanwhile keeps what

@@ -14,7 +14,7 @@ Content = bytes | Callable[[Path], object]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFile:
     """One published file: its final name, its SHA-256 in hex, its size in bytes."""
 
     name: str
@@ -22,7 +22,7 @@ class Published:
     bytes: int
 
 
-def written(name: str, content: Content, path: Path) -> Published:
+def written(name: str, content: Content, path: Path) -> PublishedFile:
     """Write `content` to the local `path`, flushed to the disk; the final name, hash and size of
     what is at the place.
     """
@@ -33,4 +33,4 @@ def written(name: str, content: Content, path: Path) -> Published:
             content(path)
     flush(path)
     sha256 = sha256_file(path)
-    return Published(name.replace("*", sha256[:12]), sha256, path.stat().st_size)
+    return PublishedFile(name.replace("*", sha256[:12]), sha256, path.stat().st_size)
