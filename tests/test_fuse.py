@@ -193,13 +193,13 @@ def test_importing_the_package_stays_light():
     assert desa_ray.__version__
 
 
-def test_third_party_rrf_is_reproduced_rank_for_rank(shared, tmp_path, capsys):
+def test_third_party_rrf_is_reproduced_rank_for_rank(treccovid_runs, tmp_path, capsys):
     """All 35 topics x 1000 ranks of a published RRF of three runs, exact ties included, and its
     scores within 1e-6.
 
     Its authors break exact ties by ascending id as we do, so no rank is excepted.
     """
-    folder = shared / "data" / "treccovid-runs"
+    folder = treccovid_runs
     paths = [folder / f"r2.{name}.trec.gz" for name in ("abstract", "fulltext", "paragraph")]
     assert main([*map(str, paths), "--kappa", "60", "--k", "20", "--out", str(tmp_path)]) == 0
     published = read_run(folder / "r2.rrf60.trec.gz")

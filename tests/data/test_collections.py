@@ -65,19 +65,18 @@ def documents(*ids: str) -> list[dict[str, Any]]:
     return [{"_id": name, "title": "", "text": "text"} for name in ids]
 
 
-def test_scifact_has_its_published_size(shared: Path) -> None:
-    found = load(shared / "data" / "scifact", name="scifact")
+def test_scifact_has_its_published_size(scifact_folder: Path) -> None:
+    found = load(scifact_folder, name="scifact")
     assert (found.documents.height, found.queries.height, found.qrels.height) == (5183, 300, 339)
     assert set(found.counts.values()) == {0}
     ids = [
-        json.loads(line)["_id"]
-        for line in (shared / "data" / "scifact" / "corpus.jsonl").open(encoding="utf-8")
+        json.loads(line)["_id"] for line in (scifact_folder / "corpus.jsonl").open(encoding="utf-8")
     ]
     assert found.documents["id"].to_list() == sorted(ids, key=str.encode)
 
 
-def test_cranfields_empty_documents_are_kept_and_counted(shared: Path) -> None:
-    found = load(shared / "data" / "cranfield", name="cranfield")
+def test_cranfields_empty_documents_are_kept_and_counted(cranfield_folder: Path) -> None:
+    found = load(cranfield_folder, name="cranfield")
     assert (found.documents.height, found.queries.height, found.qrels.height) == (1400, 225, 1837)
     assert found.documents.filter(pl.col("text") == "")["id"].to_list() == ["471", "995"]
     assert found.counts["empty_documents"] == 2

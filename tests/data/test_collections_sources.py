@@ -308,8 +308,9 @@ def test_a_download_follows_redirects_and_tells_what_it_meets(
             load_collection(beir(url=f"{server.url}/x.zip"), data_home=tmp_path / "other")
 
 
-def test_recorded_generations_are_those_beside_the_files(tmp_path: Path, shared: Path) -> None:
-    scifact = shared / "data" / "scifact"
+def test_recorded_generations_are_those_beside_the_files(tmp_path: Path) -> None:
+    scifact = make_folder(tmp_path / "scifact")
+    (scifact / "generations").mkdir()
     assert generations_folder(beir(scifact), data_home=tmp_path) == scifact / "generations"
     assert generations_folder(config(make_folder(tmp_path / "folder")), data_home=tmp_path) is None
     assert generations_folder(config(make_zip(tmp_path / "mine.zip")), data_home=tmp_path) is None

@@ -12,6 +12,7 @@ import pytest
 from desa_ray.config import DatasetConfig
 from desa_ray.data import load_collection
 from tests.desa_fixtures import refused
+from tests.reference import REFERENCE
 
 
 def _append(path: Path, text: str) -> None:
@@ -175,7 +176,7 @@ def test_exclude_self_drops_the_query_document_from_lists(collection, desa, tmp_
     assert support["true"] == ([2, 1], False)
 
 
-def test_a_model_folder_that_is_none_is_refused_by_a_plan_once(collection, refuse, shared):
+def test_a_model_folder_that_is_none_is_refused_by_a_plan_once(collection, refuse):
     """A model folder that is none is refused by a plan once by file and tensor."""
     common = [
         "plan",
@@ -184,12 +185,12 @@ def test_a_model_folder_that_is_none_is_refused_by_a_plan_once(collection, refus
         "dataset.name=mine",
         "method=original",
     ]
-    place = shared / "cases" / "encoder_config-1"
+    place = REFERENCE / "cases" / "encoder_config-1"
     errors = refuse(
         [f"{place}/config.json: ", "num_hidden_layers is null"], *common, f"encoder.path={place}"
     )
     assert len(errors) == 1
-    place = shared / "cases" / "encoder_safetensors-1"
+    place = REFERENCE / "cases" / "encoder_safetensors-1"
     name = "encoder.layer.0.attention.output.LayerNorm.weight"
     words = [
         f"{place}/model.safetensors: tensor '{name}' has the shape [17]",

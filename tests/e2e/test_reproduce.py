@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 METHODS = "method=original,shared,dense_only,sparse_only,desa"
 
 
-def test_scifact_gives_the_published_numbers_and_desa_keeps(shared, desa, tmp_path):
+def test_scifact_gives_the_published_numbers_and_desa_keeps(scifact_folder, desa, tmp_path):
     """Scifact gives the published numbers and desa keeps the support."""
-    path = f"dataset.path={shared / 'data' / 'scifact'}"
+    path = f"dataset.path={scifact_folder}"
     started = time.monotonic()
     desa("run", "-m", "dataset=scifact", path, METHODS, timeout=2400)
     cold_s = time.monotonic() - started
@@ -57,9 +57,9 @@ def test_the_demo_is_quick_and_a_second_run_recomputes_nothing(desa, tmp_path):
     assert json.loads(manifests[0].read_text())["counts"]["rows"] >= 2000
 
 
-def test_scifact_at_four_sizes_encodes_once_and_keeps(shared, desa, tmp_path):
+def test_scifact_at_four_sizes_encodes_once_and_keeps(scifact_folder, desa, tmp_path):
     """Scifact at four sizes encodes once and keeps what is relevant."""
-    source = shared / "data" / "scifact"
+    source = scifact_folder
     common = [
         "dataset=scifact",
         f"dataset.path={source}",

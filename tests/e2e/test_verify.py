@@ -13,6 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from desa_ray.errors import DesaError
 from desa_ray.jobs import verify
+from tests.reference import REFERENCE
 from tests.release_expected import FOLDER, NAMES, written
 
 QUIET = ["cluster=serial", "tracking.enabled=false"]
@@ -88,11 +89,11 @@ def test_what_can_be_checked_is_checked_and_the_rest_named(check):
 
 
 @pytest.mark.slow
-def test_bm25_on_scifact_has_the_published_support(shared, desa, tmp_path):
+def test_bm25_on_scifact_has_the_published_support(scifact_folder, desa, tmp_path):
     """Query by query, and no encoder is needed for it."""
-    path = f"dataset.path={shared / 'data' / 'scifact'}"
+    path = f"dataset.path={scifact_folder}"
     desa("run", "dataset=scifact", path, "method=bm25", "encoder.path=nowhere", *QUIET)
-    with (shared / "release" / "scifact-sparse-support.csv").open() as file:
+    with (REFERENCE / "release" / "scifact-sparse-support.csv").open() as file:
         published = {row["query_id"]: int(row["sparse_support"]) for row in csv.DictReader(file)}
     (records,) = tmp_path.glob("outputs/**/records.parquet")
     found = pl.read_parquet(records).select("query_id", "sparse_support")

@@ -47,8 +47,8 @@ def assert_equal_to_lucene(
     return postings
 
 
-def test_scifact_short_and_expanded_queries_equal_lucene(in_lucene_process, shared):
-    folder = shared / "data/scifact"
+def test_scifact_short_and_expanded_queries_equal_lucene(in_lucene_process, scifact_folder):
+    folder = scifact_folder
     texts = {row["_id"]: row["text"] for row in rows(folder / "queries.jsonl")}
     references = [row for row in rows(folder / "generations/references.jsonl") if row["draw"] == 0][
         :100
@@ -59,9 +59,9 @@ def test_scifact_short_and_expanded_queries_equal_lucene(in_lucene_process, shar
     assert_equal_to_lucene(in_lucene_process, corpus(folder), short + expanded)
 
 
-def test_all_cranfield_queries_equal_lucene_and_its_two_empty(in_lucene_process, shared):
+def test_all_cranfield_queries_equal_lucene_and_its_two_empty(in_lucene_process, cranfield_folder):
     """All cranfield queries equal lucene and its two empty documents match nothing."""
-    folder = shared / "data/cranfield"
+    folder = cranfield_folder
     queries = [row["text"] for row in rows(folder / "queries.jsonl")]
     pairs = [f"{a} {b} {a}" for a, b in zip(queries[::4], queries[1::4], strict=False)]
     postings = assert_equal_to_lucene(in_lucene_process, corpus(folder), queries + pairs)

@@ -19,6 +19,7 @@ from desa_ray.engines.bert_files import read_architecture, read_header
 from desa_ray.engines.encoder import check_encoder, encoder_identity, load_encoder
 from desa_ray.errors import DesaError
 from tests.engines.encoder_files import configuration
+from tests.reference import REFERENCE
 
 HIDDEN, INNER, WORDS, POSITIONS = 16, 32, 40, 64
 CONFIG = {
@@ -104,8 +105,8 @@ def test_the_model_of_these_tests_encodes(folder):
 
 
 @pytest.mark.parametrize("case", ["encoder_config-1", "encoder_safetensors-1"])
-def test_the_folders_of_the_trials_are_refused_by_file_and_field(case, shared, tmp_path):
-    folder = Path(shutil.copytree(shared / "cases" / case, tmp_path / "model"))
+def test_the_folders_of_the_trials_are_refused_by_file_and_field(case, tmp_path):
+    folder = Path(shutil.copytree(REFERENCE / "cases" / case, tmp_path / "model"))
     if case == "encoder_config-1":
         assert "num_hidden_layers is null" in told(folder, "config.json")
     else:

@@ -11,6 +11,7 @@ import lucene_process
 import numpy as np
 import pytest
 
+from desa_ray.data.demo import generations_folder
 from desa_ray.engines import jvm
 from desa_ray.errors import DesaError
 
@@ -38,8 +39,9 @@ def lists(postings) -> dict[str, dict[int, int]]:
     }
 
 
-def test_analysis_is_that_of_pyserinis_query_generator(in_lucene_process, shared):
-    texts = TEXTS + (shared / "data/cranfield/queries.jsonl").read_text().splitlines()[:50]
+def test_analysis_is_that_of_pyserinis_query_generator(in_lucene_process):
+    recorded = generations_folder() / "references.jsonl"
+    texts = TEXTS + recorded.read_text(encoding="utf-8").splitlines()[:50]
     for text, terms in zip(texts, in_lucene_process(lucene_process.analyse, texts), strict=True):
         assert Counter(terms) == in_lucene_process(lucene_process.query_terms, text)
 

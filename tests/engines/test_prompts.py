@@ -5,12 +5,12 @@ sent.
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from desa_ray.engines.prompts import load_prompt, prompt_names
 from desa_ray.errors import DesaError
+from tests.reference import REFERENCE
 
 QUERY = 'a "quoted" {query} ü🧬\n\\'
 
@@ -19,8 +19,8 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_prompt_1_is_the_papers_word_for_word(shared: Path) -> None:
-    paper = (shared / "paper" / "desa.tex").read_text(encoding="utf-8")
+def test_prompt_1_is_the_papers_word_for_word() -> None:
+    paper = (REFERENCE / "paper.tex").read_text(encoding="utf-8")
     printed = re.search(r"\\textbf\{System prompt\}(.*?)\\par\\smallskip", paper, re.DOTALL)
     assert printed is not None
     assert words(load_prompt("references").system) == words(printed.group(1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from desa_ray.data.demo import generations_folder
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.engines.recorded_generator import (
@@ -82,30 +83,39 @@ def test_the_order_of_lines_does_not_matter_and_queries_stand(tmp_path: Path) ->
     ]
 
 
-def test_real_recordings_are_read_whole(shared: Path) -> None:
-    folder = shared / "data" / "scifact"
-    rows = [
-        json.loads(line)
-        for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
-    queries, texts = [row["_id"] for row in rows], [row["text"] for row in rows]
-    for name in ("references", "query2doc"):
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_demos_recordings_are_read_whole() -> None:
+    needs = lines_of(generations_folder().parent / "needs.jsonl")
+    assert_read_whole(generations_folder(), {row["id"]: row["text"] for row in needs}, 40)
+
+
+def test_recordings_of_scifact_are_read_whole(scifact_folder: Path) -> None:
+    rows = lines_of(scifact_folder / "queries.jsonl")
+    queries = {row["_id"]: row["text"] for row in rows}
+    assert_read_whole(scifact_folder / "generations", queries, 300, "query2doc")
+
+
+def assert_read_whole(
+    folder: Path, texts: dict[str, str], judged: int, *further: str, draws: int = 3
+) -> None:
+    """Every row of the files is found, with its texts."""
+    for name in ("references", *further):
         prompt = load_prompt(name)
         found = read_recorded(
-            folder / "generations",
+            folder,
             prompt,
-            query_ids=queries,
-            query_texts=texts,
-            dataset="scifact",
-            draws=range(3),
+            query_ids=list(texts),
+            query_texts=list(texts.values()),
+            dataset="any",
+            draws=range(draws),
             strict=False,
         )
-        assert found.records.height == 900
+        assert found.records.height == judged * draws
         assert set(found.records["texts"].list.len()) == {prompt.text_count}
-        raw = [
-            json.loads(line)
-            for line in (folder / "generations" / f"{name}.jsonl").open(encoding="utf-8")
-        ]
+        raw = lines_of(folder / f"{name}.jsonl")
         assert sorted((row["query_id"], row["draw"], row["texts"]) for row in raw) == [
             tuple(record)
             for record in found.records.select("query_id", "draw", "texts").iter_rows()

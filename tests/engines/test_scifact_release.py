@@ -13,6 +13,7 @@ from desa_ray.core.sparse import SparseHits, product
 from desa_ray.engines.bm25 import BM25
 
 pytestmark = pytest.mark.slow
+SUPPORT = Path(__file__).parents[1] / "reference" / "release" / "scifact-sparse-support.csv"
 
 
 def rows(path: Path) -> list[dict]:
@@ -20,9 +21,9 @@ def rows(path: Path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def scifact(in_lucene_process, shared: Path):
+def scifact(in_lucene_process, scifact_folder: Path):
     """Judged queries in order, and a function from a text's analysed terms to its hits."""
-    folder = shared / "data" / "scifact"
+    folder = scifact_folder
     documents = sorted(rows(folder / "corpus.jsonl"), key=lambda row: row["_id"])
     texts = [f"{row['title']} {row['text']}" if row["title"] else row["text"] for row in documents]
     scorer = BM25(in_lucene_process(lucene_process.postings, texts)[0])
@@ -37,22 +38,22 @@ def hits(scorer: BM25, in_lucene_process, texts: list[str]) -> list[SparseHits]:
     return [SparseHits(*scorer.scores(own)) for own in terms]
 
 
-def test_supports_are_those_of_the_release_query_by_query(scifact, in_lucene_process, shared):
+def test_supports_are_those_of_the_release_query_by_query(scifact, in_lucene_process):
     """No encoder is needed: the mean is their printed 2765.673333333333."""
     queries, scorer = scifact
     found = hits(scorer, in_lucene_process, list(queries.values()))
     support = {query: own.docs.size for query, own in zip(queries, found, strict=True)}
-    with (shared / "release" / "scifact-sparse-support.csv").open(encoding="utf-8") as lines:
+    with SUPPORT.open(encoding="utf-8") as lines:
         theirs = {row["query_id"]: int(row["sparse_support"]) for row in csv.DictReader(lines)}
     assert support == theirs
     assert (len(support), sum(support.values())) == (300, 829_702)
     assert sum(support.values()) / 300 == 2765.673333333333
 
 
-def test_what_the_tie_adjuster_moves_on_scifact(scifact, in_lucene_process, shared):
+def test_what_the_tie_adjuster_moves_on_scifact(scifact, in_lucene_process, scifact_folder):
     """The order of Original nowhere; that of the product below the top 20 of most queries."""
     queries, scorer = scifact
-    recorded = rows(shared / "data" / "scifact" / "generations" / "references.jsonl")
+    recorded = rows(scifact_folder / "generations" / "references.jsonl")
     texts = {row["query_id"]: row["texts"] for row in recorded if row["draw"] == 0}
     expanded = [" ".join([text, *texts[query]]) for query, text in queries.items()]
     own = hits(scorer, in_lucene_process, list(queries.values()))

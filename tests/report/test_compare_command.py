@@ -1,9 +1,8 @@
-"""`desa compare` on published TREC-COVID runs: effectiveness as pytrec_eval and ranx have it,
-statistics as scipy's.
+"""`desa compare` on made-up runs: effectiveness as pytrec_eval and ranx have it, statistics as
+scipy's.
 
-No judgments come with the runs, so these tests make some: a document of the top 100 of any run is
-relevant (grade 1 or 2) by the SHA-256 of topic and document. They say nothing about the runs; every
-tool gets the same.
+A document is relevant (grade 1 or 2) by the SHA-256 of topic and document, and each run favours
+relevant documents more than the one before. Every tool gets the same.
 """
 
 import gzip
@@ -23,7 +22,7 @@ from desa_ray.data.trec import read_qrels, read_run, write_qrels, write_run
 from desa_ray.errors import DesaError
 from desa_ray.jobs.compare import compare_tables, main, run_values
 
-NAMES = ("r2.abstract", "r2.fulltext", "r2.paragraph", "r2.rrf60")
+NAMES = ("first", "second", "third", "fourth")
 MEASURES = ("nDCG@10", "R@20")
 
 
@@ -33,21 +32,26 @@ def grade(topic: str, document: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def files(shared, tmp_path_factory):
-    """Paths of the runs and of the made judgments; one topic has no positive judgment, one stands
-    in no run.
+def files(tmp_path_factory):
+    """Paths of the runs and of the judgments; one topic has no positive judgment, one stands in no
+    run, and judged documents of a topic are missing from some runs.
     """
-    folder = shared / "data" / "treccovid-runs"
-    runs = {name: folder / f"{name}.trec.gz" for name in NAMES}
-    pooled: dict[str, set[str]] = {}
-    for path in runs.values():
-        for topic, documents in read_run(path).items():
-            pooled.setdefault(topic, set()).update(documents[:100])
-    rows = [
-        (t, d, 0 if t == "7" else grade(t, d)) for t in sorted(pooled) for d in sorted(pooled[t])
-    ]
+    folder = tmp_path_factory.mktemp("files")
+    topics = [str(number) for number in range(1, 36)]
+    documents = [f"doc-{number:03}" for number in range(150)]
+    rng = np.random.default_rng(0)
+    runs = {}
+    for favour, name in enumerate(NAMES):
+        run = {}
+        for topic in topics:
+            own = [favour * grade(topic, document) for document in documents]
+            order = np.argsort(-(rng.normal(size=len(documents)) + own))
+            run[topic] = [documents[place] for place in order[: 100 + favour]]
+        runs[name] = folder / f"{name}.trec.gz"
+        write_run(runs[name], run, tag="t")
+    rows = [(t, d, 0 if t == "7" else grade(t, d)) for t in topics for d in documents[:120]]
     rows.append(("nowhere", "d", 1))
-    qrels = tmp_path_factory.mktemp("qrels") / "qrels.txt.gz"
+    qrels = folder / "qrels.txt.gz"
     write_qrels(qrels, pl.DataFrame(rows, ["query_id", "doc_id", "grade"], orient="row"))
     return runs, qrels
 
@@ -160,7 +164,7 @@ def test_statistics_are_the_reports_and_agree_with_scipy(values):
 
 def test_the_command_prints_and_writes_what_it_computed(files, tmp_path, capsys):
     runs, qrels = files
-    pair = [str(runs["r2.rrf60"]), str(runs["r2.abstract"])]
+    pair = [str(runs["fourth"]), str(runs["first"])]
     assert (
         main(
             [
@@ -184,8 +188,8 @@ def test_the_command_prints_and_writes_what_it_computed(files, tmp_path, capsys)
     effects = pl.read_csv(tmp_path / "o" / "effects.csv")
     assert effects["outcome"].to_list() == list(MEASURES)
     queries = pl.read_csv(tmp_path / "o" / "queries.csv")
-    first = queries.filter(pl.col("run") == "r2.rrf60")["nDCG@10"].mean()
-    second = queries.filter(pl.col("run") == "r2.abstract")["nDCG@10"].mean()
+    first = queries.filter(pl.col("run") == "fourth")["nDCG@10"].mean()
+    second = queries.filter(pl.col("run") == "first")["nDCG@10"].mean()
     assert effects["effect"][0] == pytest.approx(first - second)
 
 
@@ -194,11 +198,11 @@ def test_runs_and_judgments_of_different_kinds_are_refused(files, tmp_path):
     other = tmp_path / "other.trec"
     write_run(other, {"unknown": ["d"]}, tag="t")
     with pytest.raises(DesaError, match="has none of the judged queries"):
-        main([str(other), str(runs["r2.rrf60"]), "--qrels", str(qrels)])
+        main([str(other), str(runs["fourth"]), "--qrels", str(qrels)])
     nothing = tmp_path / "nothing.txt"
     write_qrels(nothing, pl.DataFrame({"query_id": ["1"], "doc_id": ["d"], "grade": [0]}))
     with pytest.raises(DesaError, match="no query has a positive judgment"):
-        main([str(runs["r2.rrf60"]), "--qrels", str(nothing)])
+        main([str(runs["fourth"]), "--qrels", str(nothing)])
     with pytest.raises(DesaError, match="--resamples must be from 1 to"):
         main([str(other), "--qrels", str(qrels), "--resamples", "0"])
 

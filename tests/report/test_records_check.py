@@ -12,6 +12,7 @@ import pytest
 from desa_ray.errors import DesaError, Problems
 from desa_ray.report.cells import cut_cells
 from desa_ray.report.load import load_records
+from tests.reference import REFERENCE
 from tests.report.made_up import cell
 
 
@@ -180,15 +181,15 @@ def test_a_row_with_other_cutoffs_is_refused(records, tmp_path):
     assert "(1 rows, queries q29)" in told
 
 
-def test_the_files_of_trials_are_one_line_each(shared):
+def test_the_files_of_trials_are_one_line_each():
     """A name like markup, kappa 1/0, and bytes that made polars panic."""
-    damaged = shared / "cases" / "records_parquet_bytes-1.parquet"
+    damaged = REFERENCE / "cases" / "records_parquet_bytes-1.parquet"
     with pytest.raises(DesaError, match="cannot be read as parquet") as caught:
         load_records(damaged)
     assert str(damaged) in str(caught.value)
     with pytest.raises(DesaError, match="column kappa holds 1/0"):
-        load_records(shared / "cases" / "records_parquet_values-2")
-    assert load_records(shared / "cases" / "records_parquet_values-1").height > 0
+        load_records(REFERENCE / "cases" / "records_parquet_values-2")
+    assert load_records(REFERENCE / "cases" / "records_parquet_values-1").height > 0
 
 
 @pytest.mark.parametrize("label", ["1/0", "nan", "inf", "-", "1e999/1e999"])
