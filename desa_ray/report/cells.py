@@ -19,7 +19,7 @@ import polars as pl
 
 from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
-from desa_ray.report.names import STAND_IN
+from desa_ray.report.names import LEAVES_OUT, STAND_IN
 from desa_ray.report.records_check import REQUIRED, check_columns
 from desa_ray.store.content import rows_content
 from desa_ray.types import sha256_json
@@ -240,7 +240,8 @@ def _incomplete(cell: RecordedCell, source: str) -> Sequence[DesaError]:
     counts = cell.records.group_by("query_id").agg(
         pl.len().alias("rows"), pl.col("draw").n_unique().alias("draws")
     )
-    odd = counts.filter((pl.col("rows") != pl.col("draws")) | (pl.col("draws") != cell.draws))
+    partial = pl.col("draws") != (pl.col("draws") if cell.method in LEAVES_OUT else cell.draws)
+    odd = counts.filter((pl.col("rows") != pl.col("draws")) | partial)
     if not odd.height:
         return ()
     names = listed(sorted(odd["query_id"]))

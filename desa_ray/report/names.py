@@ -45,6 +45,8 @@ EFFECTIVENESS = (NDCG, RECALL)
 PRIMARY = (NDCG, RECALL, DEPTH_DENSE, DEPTH_SPARSE)
 
 
+# methods without the queries that each draw was calibrated with, so that a query may lack a draw
+LEAVES_OUT = ("anchorqe_calibrated",)
 STAND_IN = " on "  # between a method and the texts it was given in place of its own
 
 

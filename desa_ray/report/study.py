@@ -18,12 +18,11 @@ import polars as pl
 from desa_ray.errors import DesaError, Problems, choices, listed
 from desa_ray.report.cells import RecordedCell, cut_cells, number_of
 from desa_ray.report.choice import chosen_roles, chosen_value, two_channels
-from desa_ray.report.names import METHODS, STAND_IN, Outcome, dataset_name
+from desa_ray.report.names import LEAVES_OUT, METHODS, STAND_IN, Outcome, dataset_name
 from desa_ray.report.roles import Roles
 
 UNNAMED = Roles()
 AXES = ("encoder", "generator", "kappa", "k", "n_refs")
-LEAVES_OUT = ("anchorqe_calibrated",)  # methods without the queries that they are calibrated with
 
 
 @dataclass(frozen=True)

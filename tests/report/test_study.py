@@ -74,6 +74,23 @@ def test_a_calibrated_method_stands_beside_on_the_queries_left():
     assert found["anchorqe_calibrated"]["queries"] == 22
 
 
+@pytest.mark.parametrize("draws", [[1], [0, 1, 2]])
+def test_a_query_that_fell_back_calibrates_nothing(draws):
+    """Where q0 fell back, q1 to q8 calibrate, else q0 to q7; q9 to q29 are compared."""
+    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
+    fell = pl.col("draw").is_in(draws)
+    kept = pl.when(fell).then((number == 0) | (number > 8)).otherwise(number > 7)
+    alone = cell("scifact", "anchorqe_calibrated").with_columns(fallback=fell & (number == 0))
+    whole = cell("scifact", "dense_original")
+    records = pl.concat([cell("scifact", "original"), whole, alone.filter(kept)], how="diagonal")
+    table = calibrated_table(Study(records), Sampling(5))
+    assert table is not None
+    found = {row.about["method"]: row.values for row in table.rows}
+    expected = whole.filter(number > 8)["ndcg_at_10"].mean()
+    assert found["dense_original"]["ndcg_at_10"] == pytest.approx(expected)
+    assert {row["queries"] for row in found.values()} == {21}
+
+
 def test_other_judgments_and_another_k_are_told():
     said = refusal(
         cell("scifact", "original"),
