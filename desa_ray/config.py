@@ -8,7 +8,7 @@ change a result and therefore never enter an artifact's key.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -45,7 +45,9 @@ def _rational(value: Any) -> Fraction:
     form).
     """
     text = str(_number(value))
-    exponent = re.search(r"[eE][+-]?([0-9_]+)", text)
+    exponent = re.search(r"[eE][+-]?([0-9]+)", text)
+    if "_" in text or not text.isascii():  # Python would read 1_000, and digits of other scripts
+        raise ValueError('not a number such as 60, 0.5 or "1/2"')
     if len(text) > 3 * MAX_DIGITS or (
         exponent and len(exponent[1]) > 2
     ):  # before it is worked out in full
@@ -363,7 +365,21 @@ def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:
     try:
         return _adapter(kind).validate_python(dict(values))
     except ValidationError as error:
-        raise Problems(_problem(kind, issue) for issue in error.errors()) from None
+        raise Problems(_problem(kind, issue) for issue in _joined(error.errors())) from None
+
+
+def _joined(issues: Iterable[Any]) -> list[Any]:
+    """One issue per place: of a value that may be a word or a number, pydantic tells one for each,
+    with steps like `literal['all']` in the place.
+    """
+    found: dict[tuple[Any, ...], Any] = {}
+    for issue in issues:
+        loc = tuple(step for step in issue["loc"] if not re.search(r"[\[(]", str(step)))
+        if loc in found and loc != issue["loc"]:
+            found[loc]["msg"] += f"; or: {issue['msg']}"
+        else:
+            found[loc] = {**issue, "loc": loc or issue["loc"]}
+    return list(found.values())
 
 
 @lru_cache

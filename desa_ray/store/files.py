@@ -81,10 +81,10 @@ class Files:
         )  # never show a password that a URL holds
         try:
             self._fs, self._base = _file_system(self.root)
-        except (ValueError, ImportError) as error:
-            raise DesaError(
-                f"cannot open it: {error}", where=self.shown, hint="set store.root to a folder"
-            ) from error
+        except Exception as error:  # some connect here, and raise what their libraries raise
+            said = " ".join(str(error).split()) or type(error).__name__
+            hint = "set store.root to a folder, or to a bucket that answers"
+            raise DesaError(f"cannot open it: {said}", where=self.shown, hint=hint) from error
         self._local = isinstance(self._fs, LocalFileSystem)
         if self._local:
             self.root = self.shown = (

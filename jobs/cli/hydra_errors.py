@@ -91,10 +91,11 @@ def worded(
     if "Could not append to config. An item is already at" in message:
         return _wrong_key(message, message.split("'")[1], arguments, kind, further)
     if "group override must be a string" in message:
-        empty = next(
-            (a for a in arguments if re.fullmatch(r"[\w/@.]+=(null|true|false|[0-9.]*|\{.*)", a)),
-            "",
-        )
+        single = leaves(kind)
+        unnamed = [
+            a for a in arguments if re.fullmatch(r"[\w/@]+=(null|true|false|[0-9.]*|\{.*)", a)
+        ]
+        empty = next((a for a in unnamed if a.partition("=")[0] not in single), "")
         return DesaError(
             "is not a choice", where=empty, hint=f"name one; `desa {verb} --help` lists them"
         )

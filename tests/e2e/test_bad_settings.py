@@ -16,7 +16,15 @@ from tests.desa_fixtures import dataset
 
 # override -> what one error line must hold; `hint` parts are the words that a user would type next
 OVERRIDES = {
-    "null for a group": (["fusion=null"], ["fusion=null: is not a choice"]),
+    "null for a group": (
+        ["tracking.enabled=false", "draws=2", "fusion=null"],
+        ["fusion=null: is not a choice"],
+    ),
+    "digits of other scripts": (['fusion.kappa="\u0663"'], ["fusion.kappa: not a number"]),
+    "neither word nor number": (
+        ["dataset.size=0"],
+        ["dataset.size: Input should be 'all'; or: Input should be greater than or equal to 1"],
+    ),
     "blank before =": (
         ["fusion.k =3"],
         ["fusion.k =3", "leave out the blanks around =: fusion.k=3"],

@@ -5,6 +5,7 @@ hint.
 import os
 import pickle
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from uuid import uuid4
@@ -274,3 +275,13 @@ def test_an_unknown_file_system_is_a_clear_error():
         Files("nosuch://user:secret@host/store")
     assert "secret" not in str(error.value)
     assert "nosuch://host/store" in str(error.value)
+
+
+def test_a_file_system_that_does_not_answer_is_one_line():
+    """It connects when it is opened, and its library's error is none of ours."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        address = f"ftp://user:secret@127.0.0.1:{held.getsockname()[1]}/store"
+        with pytest.raises(DesaError, match=r"cannot open it: .*refused") as refused:
+            Files(address)
+    assert "secret" not in str(refused.value)
