@@ -2,6 +2,7 @@
 section 10).
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -24,6 +25,7 @@ from desa_ray.report.names import (
     NDCG,
     PRIMARY,
     RECALL,
+    dataset_name,
     method_name,
 )
 from desa_ray.report.results import macro_of, outcome_column, over
@@ -141,7 +143,28 @@ def external_table(study: Study) -> Table | None:
         ),
     )
     notes = [over(study), "total depth sums the depths of all rankings that a method reads"]
+    notes += _why_empty(study, rows)
     return Table("external", "External comparison", columns, rows, notes, about=study.about)
+
+
+def _why_empty(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Why cells of these rows hold no number: a note for each method that is not in every data set,
+    and one for those without a total depth.
+    """
+    notes: list[str] = []
+    unread: list[str] = []
+    for row in rows:
+        method, name = str(row.about["method"]), row.values["method"]
+        absent = [own for own in study.datasets if study.cell(own, method) is None]
+        if absent:
+            missing = ", ".join(map(dataset_name, absent))
+            notes.append(f"{name} has no numbers: no records on {missing}, and macros are over all")
+        elif row.values[DEPTH_TOTAL.column] is None:
+            unread.append(str(name))
+    if unread:
+        listed = ", ".join(unread)
+        notes.append(f"no total depth of {listed}: scores are fused there, which certifies nothing")
+    return notes
 
 
 def qudar_effects_table(study: Study, sampling: Sampling) -> Table | None:

@@ -281,3 +281,25 @@ def test_a_family_that_lacks_a_comparison_says_so(study):
     (said,) = [note for note in table.notes if "comparisons" in note]
     assert "1 of 2" in said
     assert "QuDAR-weighted" in said
+
+
+def test_the_external_table_says_why_it_is_empty():
+    """HyDE lacks a data set, and fusion by scores has no depths: a note names each."""
+    parts = [
+        cell(name, method)
+        for name in ("scifact", "fiqa")
+        for method in ("original", "desa", "qudar_score", "hyde")
+        if (name, method) != ("fiqa", "hyde")
+    ]
+    records = pl.concat(parts, how="diagonal")
+    scored = pl.col("method") == "qudar_score"
+    depth = pl.when(~scored).then("depth_total").alias("depth_total")
+    table = external_table(Study(records.with_columns(depth)))
+    assert [note for note in table.notes if "HyDE" in note or "QuDAR" in note] == [
+        "HyDE has no numbers: no records on FiQA, and macros are over all",
+        "no total depth of QuDAR, scores: scores are fused there, which certifies nothing",
+    ]
+    values = {row.about["method"]: row.values for row in table.rows}
+    assert values["hyde"]["ndcg_at_10"] is None
+    assert values["qudar_score"]["depth_total"] is None
+    assert values["qudar_score"]["ndcg_at_10"] is not None
