@@ -163,7 +163,7 @@ def settings_of(text: str | None, where: str) -> dict[str, str]:
     """
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         what = f"column settings holds {listed([repr(text)])[:100]}, which no run writes"

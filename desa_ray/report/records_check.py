@@ -17,6 +17,7 @@ from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.core.identifiers import rational
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.files import sha256_file
+from desa_ray.lines import shown
 
 TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
 TEXT_OR_NONE = ("generator", "encoder")
@@ -49,6 +50,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "dense_angle_deg": (0, 180),
 }
 MOST = 10**12
+MOST_RATIONAL = 10**18  # as settings are limited (config.py)
+LONG = 80  # characters of a text in a message
 NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
 
 _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
@@ -108,7 +111,8 @@ def check_records(records: pl.DataFrame, where: str) -> None:
     again = "run the cell again; what is stored is reused"
     for name, outside in (_outside(records) | _lists(records)).items():
         if outside.height:
-            what = f"column {name} holds {outside[name][0]}, which no run writes ({_rows(outside)})"
+            value = _told(outside[name][0])
+            what = f"column {name} holds {value}, which no run writes ({_rows(outside)})"
             found.append(DesaError(what, where=where, hint=again))
     if (uneven := _unevenly_judged(records)).height:
         what = (
@@ -120,6 +124,14 @@ def check_records(records: pl.DataFrame, where: str) -> None:
         raise Problems(found)
 
 
+def _told(value: object) -> str:
+    """A cell's value for a message, bounded; text that does not show by itself in quotes."""
+    plain = value.to_list() if isinstance(value, pl.Series) else value
+    if isinstance(plain, str):
+        return plain if plain.split() == [plain] and len(plain) < LONG else shown(plain, LONG)
+    return listed([plain])
+
+
 def _rows(records: pl.DataFrame) -> str:
     return (
         f"{records.height} rows, queries"
@@ -129,7 +141,7 @@ def _rows(records: pl.DataFrame) -> str:
 
 def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Column -> rows whose value lies outside of what it measures."""
-    bad = {"kappa": records.filter(~_is_number("kappa", lambda value: value > -1))}
+    bad = {"kappa": records.filter(~_is_number("kappa", lambda value: -1 < value < MOST_RATIONAL))}
     for name, kind in records.schema.items():
         column = pl.col(name)
         if name in RANGES and kind != pl.Null:
@@ -146,7 +158,8 @@ def _lists(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Column -> rows whose list is not one of its kind: another length, or a value out of range."""
     bad = {}
     if records.schema.get("weights") == pl.List(pl.String):
-        whole = pl.col("weights").list.eval(_is_number("", lambda value: value >= 0)).list.all()
+        share = _is_number("", lambda value: 0 <= value < MOST_RATIONAL)
+        whole = pl.col("weights").list.eval(share).list.all()
         bad["weights"] = records.filter(~whole)
     elif records.schema.get("weights") == pl.List(pl.Float64):
         weight = pl.element()

@@ -162,8 +162,11 @@ def test_folders_with_the_signs_of_patterns_are_read_as_named(records, tmp_path)
         ("kappa", pl.lit("1/0"), "column kappa holds 1/0"),
         ("kappa", pl.lit("-1"), "column kappa holds -1"),
         ("kappa", pl.lit("sixty"), "column kappa holds sixty"),
-        ("weights", pl.lit(["1/2", "1/0"]), "column weights holds"),
-        ("cut_recall_at_20", pl.lit([0.5]), "column cut_recall_at_20 holds"),
+        ("kappa", pl.lit(" "), "column kappa holds ' '"),
+        ("kappa", pl.lit("1" + "0" * 400), "column kappa holds '1000"),
+        ("weights", pl.lit(["1/2", "1/0"]), "column weights holds ['1/2', '1/0']"),
+        ("weights", pl.lit(["1/2", "1e400"]), "column weights holds ['1/2', '1e400']"),
+        ("cut_recall_at_20", pl.lit([0.5]), "column cut_recall_at_20 holds [0.5]"),
         ("cut_recall_at_20", pl.lit([0.5] * 6 + [1.5]), "column cut_recall_at_20 holds"),
         ("ndcg_exp_at_10", pl.lit(1.5), "column ndcg_exp_at_10 holds 1.5"),
     ],
@@ -190,6 +193,12 @@ def test_the_files_of_trials_are_one_line_each():
     with pytest.raises(DesaError, match="column kappa holds 1/0"):
         load_records(REFERENCE / "cases" / "records_parquet_values-2")
     assert load_records(REFERENCE / "cases" / "records_parquet_values-1").height > 0
+
+
+@pytest.mark.parametrize("settings", ["[]", '{"a": 1}', '{"a":' * 100_000])
+def test_settings_that_no_run_writes_are_refused(settings):
+    with pytest.raises(DesaError, match="column settings holds "):
+        cut_cells(cell("scifact", "desa", draws=1).with_columns(settings=pl.lit(settings)))
 
 
 @pytest.mark.parametrize("label", ["1/0", "nan", "inf", "-", "1e999/1e999"])
