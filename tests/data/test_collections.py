@@ -2,6 +2,7 @@
 not.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,24 @@ from tests.data.beir_files import (
     write,
 )
 
+RELEASE = "addd5cbe4c634905c6f45aacbbf58e2409ffee1edc7e2765f62e599b4ba68749"  # its SciFact
+
 
 def test_scifact_has_its_published_size(scifact_folder: Path) -> None:
     found = load(scifact_folder, name="scifact")
     assert (found.documents.height, found.queries.height, found.qrels.height) == (5183, 300, 339)
     assert set(found.counts.values()) == {0}
-    ids = [
-        json.loads(line)["_id"] for line in (scifact_folder / "corpus.jsonl").open(encoding="utf-8")
-    ]
+    rows = [json.loads(line) for line in (scifact_folder / "corpus.jsonl").open(encoding="utf-8")]
+    ids = [row["_id"] for row in rows]
     assert found.documents["id"].to_list() == sorted(ids, key=str.encode)
+    texts = dict(found.documents.select("id", "text").iter_rows())
+    indexed = hashlib.sha256()  # as the release indexed them
+    for row in rows:
+        parts = [part for part in (row["title"].strip(), row["text"].strip()) if part]
+        assert texts[row["_id"]].split() == " ".join(parts).split()
+        line = json.dumps({"id": row["_id"], "contents": "\n".join(parts)}, ensure_ascii=False)
+        indexed.update(f"{line}\n".encode())
+    assert indexed.hexdigest() == RELEASE
 
 
 def test_cranfields_empty_documents_are_kept_and_counted(cranfield_folder: Path) -> None:
