@@ -2,9 +2,9 @@
 dataclasses, and nothing else is used inside.
 
 Unknown keys, wrong types and values out of range are collected by pydantic and reported together.
-Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `prompt`, `sparse`,
-`method`, `fusion`, `evaluation`, `cluster`, `tracking`, `store`). Fields marked *no key* never
-change a result and therefore never enter an artifact's key.
+Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `prompt`,
+`decoding`, `sparse`, `method`, `fusion`, `evaluation`, `cluster`, `tracking`, `store`). Fields
+marked *no key* never change a result and therefore never enter an artifact's key.
 """
 
 import re
@@ -277,6 +277,25 @@ class PromptConfig:
 
 
 @dataclass(frozen=True, config=STRICT)
+class DecodingConfig:
+    """How live generators decode, in the place of what each prompt says; None leaves it to the
+    prompt. Another `seed` gives every request another one.
+    """
+
+    temperature: Annotated[Float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[Float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[Int, Field(ge=-1, le=10**6)] | None = None
+    max_tokens: Annotated[Int, Field(ge=1, le=10**6)] | None = None
+    seed: Annotated[Int, Field(ge=0, lt=2**63)] | None = None
+
+    @property
+    def given(self) -> dict[str, int | float]:
+        """What is set, by name."""
+        values = {own.name: getattr(self, own.name) for own in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, config=STRICT)
 class FusionConfig:
     """`replay`: exact sums, or the paper's authors' floats (`desa_ray.core.fusion.release`)."""
 
@@ -349,6 +368,7 @@ class RunConfig:
     n_refs: Annotated[Int, Field(ge=1, le=1000)] = 5
     draws: Annotated[Int, Field(ge=1, le=1000)] = 3
     prompt: PromptConfig | None = None
+    decoding: DecodingConfig = field(default_factory=DecodingConfig)
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:

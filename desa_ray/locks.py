@@ -1,9 +1,9 @@
 """Every lock of the platform: one order, a limit for each wait, and who holds it.
 
 A thread that holds a lock only takes those further down in `ORDER` (the tests check it, with
-DESA_CHECK_LOCKS=1), so no two threads or processes can wait for each other. The first two are tried
-once and never waited for. Locks between processes are files (`flock`, through filelock): they end
-with their process, and the file says who has it. At the limit the stacks of all threads of this
+DESA_CHECK_LOCKS=1), so no two threads or processes can wait for each other. The first three are
+tried once and never waited for. Locks between processes are files (`flock`, through filelock): they
+end with their process, and the file says who has it. At the limit the stacks of all threads of this
 process go to a crash report, and the wait ends as an error.
 """
 
@@ -46,6 +46,7 @@ OUTPUT = Kind(
     "an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)"
 )  # jobs/app.py, for a verb's length
 OUTBOX = Kind("a sweep's log entries", 0.0, "DESA_HOME")  # tracking/outbox.py, for a sweep's length
+SEARCH = Kind("a search", 0.0, "DESA_HOME")  # experiment/search.py, for its length
 MODEL = Kind("the conversion of a model", 3600.0, "DESA_HOME")  # engines/smollm2.py
 KERNELS = Kind(
     "the compilation of kernels", 1800.0, "DESA_HOME"
@@ -68,6 +69,7 @@ SOCKETS = Kind("the sockets of a call over the network", 60.0)  # exchange.py
 ORDER = (
     OUTPUT,
     OUTBOX,
+    SEARCH,
     MODEL,
     KERNELS,
     STAGE,

@@ -60,11 +60,13 @@ class DesaLauncher(Launcher):
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` per job, its summary as return value."""
+        from desa_ray.counting import counting
         from desa_ray.errors import DesaError, listed
 
         sweep_folder = Path(str(self.config.hydra.sweep.dir))
         configs, folders = [], []
-        for number, overrides in enumerate(job_overrides, initial_job_idx):
+        numbered = [*enumerate(job_overrides, initial_job_idx)]
+        for number, overrides in counting(numbered, "composing cells"):
             folders.append(sweep_folder / self.composer.folder(overrides, number))
             configs.append(self.composer.cell(overrides))
         places = [folder.resolve() for folder in folders]

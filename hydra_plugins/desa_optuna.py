@@ -63,17 +63,30 @@ class DesaOptunaSweeper(BasicSweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Run the search; raises what failed, after all trials."""
-        from desa_ray.errors import Problems
-        from desa_ray.experiment.places import search_storage
+        from desa_ray.experiment.places import home, search_storage
         from desa_ray.experiment.search import Search
-        from desa_ray.output import print_text
 
-        assert self.config is not None
         space, fixed = self._divided(arguments)
         self._check_objectives([*fixed, *(f"{key}={_any(own)}" for key, own in space.items())])
         search = Search(
-            space, self.objectives, fixed=fixed, seed=self.seed, storage=search_storage()
+            space,
+            self.objectives,
+            fixed=[*fixed, *self._contents(space, fixed)],
+            seed=self.seed,
+            storage=search_storage(),
+            locks=home() / "searches",
         )
+        try:
+            return self._until_done(search, fixed)
+        finally:
+            search.close()
+
+    def _until_done(self, search: Any, fixed: Sequence[str]) -> Any:
+        """Ask, run and tell until as many trials are finished as are wanted."""
+        from desa_ray.errors import Problems
+        from desa_ray.output import print_text
+
+        assert self.config is not None
         folder = Path(str(self.config.hydra.sweep.dir))
         text = f"search {search.name}: {search.finished} of {self.trials} trials are finished"
         print_text(text, stderr=True)
@@ -123,6 +136,27 @@ class DesaOptunaSweeper(BasicSweeper):
             hint = "give values to choose from: fusion.kappa=range(1,201)"
             raise DesaError("nothing is searched", where="objective", hint=hint)
         return space, fixed
+
+    def _contents(self, space: Mapping[str, Any], fixed: Sequence[str]) -> list[str]:
+        """Hashes of the data that trials read: a search of other data under the same names is
+        another one.
+        """
+        from desa_ray.experiment.contents import content_hashes
+        from desa_ray.experiment.spec import RUN_KEYS, cell_spec
+
+        launcher: Any = self.launcher
+        base = {key: _any(own) for key, own in space.items()}
+        points = [base]
+        for key, own in space.items():  # a group, or where the data set's files are
+            if hasattr(own, "values") and ("." not in key or key.startswith("dataset.")):
+                points += [{**base, key: _written(value)} for value in own.values[1:]]
+        configs = []
+        for point in points:
+            overrides = [*fixed, *(f"{key}={value}" for key, value in point.items())]
+            settings = launcher.composer.cell(overrides)
+            plain = {key: settings[key] for key in RUN_KEYS if key in settings}
+            configs.append(cell_spec(plain, Path()).config)
+        return content_hashes(configs)
 
     def _check_objectives(self, overrides: Sequence[str]) -> None:
         """Refuses objectives that no cell has, before any is computed."""

@@ -39,6 +39,16 @@ class DesaSweeper(BasicSweeper):
         super().__init__(max_batch_size, params)
         self.grids = grids
 
+    def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
+        """Compose every cell, so that a mistake in one is found before any runs."""
+        from desa_ray.counting import counting
+
+        assert self.config is not None
+        assert self.hydra_context is not None
+        loader = self.hydra_context.config_loader
+        for overrides in counting(batch, "composing cells"):
+            loader.load_sweep_config(self.config, list(overrides))
+
     def split_arguments(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, overrides: list[Override], max_batch_size: int | None
     ) -> list[list[list[str]]]:

@@ -21,6 +21,7 @@ from desa_ray.report.cases import cases_table, side_by_side
 from desa_ray.report.equivalence import Margin, equivalence_table
 from desa_ray.report.gain import with_gain
 from desa_ray.report.generation_cost import generation_cost
+from desa_ray.report.leakage import leakage
 from desa_ray.report.load import FILE, read_records
 from desa_ray.report.method_cost import method_cost
 from desa_ray.report.paper import PAPER
@@ -90,6 +91,8 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     further: list[tuple[str, Builder, str]] = []
     if config.cases is not None:
         further.append(("cases", partial(cases_table, count=config.cases), needs))
+    if config.leakage:
+        further.append(leakage(Store(store_root(config.store))))
     further.append(("equivalence", partial(equivalence_table, margin=margin), needs))
     if config.preset:
         store = Store(store_root(config.store))

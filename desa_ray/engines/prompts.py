@@ -8,14 +8,14 @@ Templates of the user's turn are keyed by data set, `default` serving all others
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
 import yaml
 
-from desa_ray.config import PromptConfig, checked
+from desa_ray.config import DecodingConfig, PromptConfig, checked
 from desa_ray.crash import one_line
 from desa_ray.errors import DesaError, Problems
 from desa_ray.plugins import known_names, plugin, shadowed
@@ -37,6 +37,7 @@ class Prompt:
         max_new_tokens, temperature, top_p, top_k: decoding.
         max_words: each text is cut after so many words; None for no cut.
         systems: data set name -> system text in place of `system`.
+        seed: makes the seeds of all requests others; None for those of 0.1.0.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Prompt:
     top_k: int
     max_words: int | None = None
     systems: Mapping[str, str] | None = None
+    seed: int | None = None
 
     def __hash__(self) -> int:
         return hash(self.hash)
@@ -66,9 +68,17 @@ class Prompt:
         """Hex SHA-256 of everything that decides what is generated."""
         values = asdict(self)
         del values["source"]
-        if self.systems is None:  # which most prompts have not, and had not when they were stored
-            del values["systems"]
+        for name in ("systems", "seed"):  # which most have not, and had not when they were stored
+            if values[name] is None:
+                del values[name]
         return sha256_json(values)
+
+    def decoded(self, decoding: DecodingConfig) -> "Prompt":
+        """The prompt with what settings say of its decoding."""
+        given: dict[str, Any] = dict(decoding.given)
+        if "max_tokens" in given:
+            given["max_new_tokens"] = given.pop("max_tokens")
+        return replace(self, **given) if given else self
 
     def messages(self, query: str, dataset: str) -> list[dict[str, str]]:
         """The chat turns of one request; the model's own chat template makes text of them."""

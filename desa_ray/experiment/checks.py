@@ -6,8 +6,13 @@ from collections.abc import Iterator
 
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import parse_measures
-from desa_ray.errors import DesaError, Problems
-from desa_ray.experiment.methods import check_generator_map, check_method
+from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.experiment.methods import (
+    RECORDED,
+    check_generator_map,
+    check_method,
+    texts_needed,
+)
 from desa_ray.plugins import plugin, shadowed
 from desa_ray.stages.lazy_fusion import check_lazy
 from desa_ray.stages.plugged import engines_named
@@ -27,6 +32,8 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
         *check_generator_map(config.generator),
         *check_method(config.method, config.generator, config.n_refs, config.prompt),
     ]
+    if texts_needed(config.method):
+        problems += decoding_problems(config)
     if config.fusion.kappa <= -1:
         problems.append(
             DesaError(
@@ -42,6 +49,15 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     if config.ranking == "lazy" and not problems:
         problems += check_lazy(config, measures_of(config))
     return problems
+
+
+def decoding_problems(config: RunConfig) -> Iterator[DesaError]:
+    """Decoding that texts cannot have any more: they were recorded."""
+    given = config.decoding.given
+    if given and config.generator.kind == RECORDED:
+        what = f"{listed(sorted(given))} given, but recorded texts are decoded already"
+        hint = "leave it out, or choose a generator that makes texts (generator=)"
+        yield DesaError(what, where="decoding", hint=hint)
 
 
 def _unknown_engines(config: RunConfig) -> Iterator[DesaError]:

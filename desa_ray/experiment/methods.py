@@ -26,6 +26,7 @@ ORIGINAL = MethodConfig(
 )
 SCORE = "score"  # the fusion that sums scores instead of ranks
 REFERENCES_PROMPT = "references"  # the prompt whose texts `n_refs` counts
+RECORDED = "recorded"  # the kind of generator that reads texts: they are decoded already
 UNBOUNDED = ("geometric",)  # a factor that rounds to 0 has no logarithm
 
 
@@ -47,6 +48,12 @@ def prompts(method: MethodConfig) -> list[str]:
     """The prompts a well-formed method needs, in the order of its channels."""
     named = [prompt_of(method, channel) for channel in method.channels]
     return list(dict.fromkeys(prompt for prompt in named if prompt))
+
+
+def texts_needed(method: MethodConfig) -> bool:
+    """Whether any channel of known operators is built from generated text."""
+    known = (c for c in method.channels if c.operator in operator_names(c.kind))
+    return any(map(needs_text, known))
 
 
 def own_prompts(method: MethodConfig, given: PromptConfig | None) -> dict[str, Prompt]:

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 from desa_ray.config import DatasetConfig, RunConfig
 from desa_ray.core.evaluation import EXPONENTIAL, check_grades, grade_limits
+from desa_ray.counting import counting
 from desa_ray.engines.encoder import check_encoder, encoder_identity
 from desa_ray.engines.jvm import check_java
 from desa_ray.errors import DesaError, Problems
-from desa_ray.experiment.checks import measures_of, setting_problems
+from desa_ray.experiment.checks import decoding_problems, measures_of, setting_problems
 from desa_ray.experiment.methods import check_generator_map, prompts
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.pipeline.execute import Quiet, present, run_stage
@@ -55,7 +56,7 @@ class Prepared:
 def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prepared]:
     """Prepare all cells of a run; raises `Problems` with every problem of every one, each once."""
     prepared, problems, answers = [], {}, Answers()
-    for config in configs:
+    for config in counting(configs, "checking cells"):
         try:
             prepared.append(prepare_cell(config, store, home, answers))
         except Problems as found:
@@ -126,7 +127,7 @@ def prepare_cell(
     recordings = known.of("recordings", texts_from, dict)
     texts = TextSource(config, collection, store, home, recordings)
     wanted = prompts(config.method)
-    asked = [*texts_from, config.cluster, config.draws, wanted, config.prompt]
+    asked = [*texts_from, config.cluster, config.draws, wanted, config.prompt, config.decoding]
     counts = found.of(lambda: known.of("texts", asked, lambda: texts.check(wanted)))
     found.raise_any()
     return Prepared(config, home, collection, texts, identity, counts or {})
@@ -134,7 +135,7 @@ def prepare_cell(
 
 def prepare_texts(config: RunConfig, wanted: Sequence[str], store: Store, home: Path) -> TextSource:
     """The source of generated texts alone, checked for these prompts; raises `Problems`."""
-    found = _Findings(check_generator_map(config.generator))
+    found = _Findings([*check_generator_map(config.generator), *decoding_problems(config)])
     collection = found.of(lambda: store_collection(config.dataset, store, home / "data"))
     texts = TextSource(config, collection, store, home) if collection is not None else None
     if texts is not None:

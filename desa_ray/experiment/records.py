@@ -17,6 +17,8 @@ from desa_ray.core.evaluation import (
     scored,
 )
 from desa_ray.core.fusion.cutoffs import CUTOFFS
+from desa_ray.core.judged import COLUMNS as OF_JUDGMENTS
+from desa_ray.core.judged import NDCG_CUTOFF, RECALL_CUTOFF, judged_columns
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES_PROMPT, generator_label, prompts
@@ -28,7 +30,6 @@ from desa_ray.stages.fusion import FUSED, read_fused, read_run
 from desa_ray.types import canonical_json, sha256_json
 
 TIE = 1e-12
-NDCG_CUTOFF = 10
 Grades = Mapping[str, Mapping[str, int]]
 LABELS = {
     "dataset": pl.String,
@@ -72,7 +73,7 @@ REFERENCE = {
 
 def records_schema(measures: list[str]) -> pl.Schema:
     """Columns of `records.parquet`: labels, the fused record, `reference_...` of Original, one
-    Float64 per measure, and nDCG@10 with exponential gain.
+    Float64 per measure, nDCG@10 with exponential gain, and what unjudged documents leave open.
     """
     reference = {f"reference_{name}": dtype for name, dtype in REFERENCE.items()}
     return pl.Schema(
@@ -82,6 +83,7 @@ def records_schema(measures: list[str]) -> pl.Schema:
             **reference,
             **{metric_name(m): pl.Float64() for m in measures},
             EXPONENTIAL_COLUMN: pl.Float64(),
+            **dict.fromkeys(OF_JUDGMENTS, pl.Float64()),
         }
     )
 
@@ -188,6 +190,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         }
         frame = read_fused(stage)
         frame = frame.with_columns(exponential_ndcg(stage, frame, grades))
+        frame = frame.with_columns(of_judgments(stage, frame, grades))
         left_out = [queries[row] for row in calibration_rows(stage)]
         frame = frame.filter(~pl.col("query_id").is_in(left_out))
         if reference is None:
@@ -210,16 +213,34 @@ def exponential_ndcg(stage: Stage, fused: pl.DataFrame, grades: Grades) -> pl.Se
     keys. Null for a query without a positive judgment, and where neither the certified top nor the
     stored run reaches rank 10.
     """
-    params = stage.params
-    if params["k"] >= NDCG_CUTOFF:
-        tops = dict(fused.select("query_id", "top").iter_rows())
-    elif params["run_depth"] >= NDCG_CUTOFF:
-        tops = dict(read_run(stage).select("query_id", "docs").iter_rows())
-    else:
+    tops = _tops(stage, fused, NDCG_CUTOFF)
+    if tops is None:
         return pl.Series(EXPONENTIAL_COLUMN, [None] * fused.height, pl.Float64())
     values = scored(grades, tops, [EXPONENTIAL])
     found = [values.get((query, EXPONENTIAL)) for query in fused["query_id"]]
     return pl.Series(EXPONENTIAL_COLUMN, found, pl.Float64())
+
+
+def of_judgments(stage: Stage, fused: pl.DataFrame, grades: Grades) -> list[pl.Series]:
+    """What unjudged documents leave open of each fused record (`desa_ray.core.judged`), of the same
+    lists; null where a list ends before.
+    """
+    tops = _tops(stage, fused, RECALL_CUTOFF)
+    if tops is None:
+        absent = [name for name in OF_JUDGMENTS if name not in fused.columns]
+        return [pl.Series(name, [None] * fused.height, pl.Float64()) for name in absent]
+    return judged_columns(fused["query_id"].to_list(), tops, grades)
+
+
+def _tops(stage: Stage, fused: pl.DataFrame, wanted: int) -> dict[str, list[str]] | None:
+    """Query -> its first documents, `wanted` of them or more where its ranking has them; None where
+    neither the certified top nor the stored run reaches that rank.
+    """
+    if stage.params["k"] >= wanted:
+        return dict(fused.select("query_id", "top").iter_rows())
+    if stage.params["run_depth"] >= wanted:
+        return dict(read_run(stage).select("query_id", "docs").iter_rows())
+    return None
 
 
 def cell_runs(cell: Cell) -> list[pl.DataFrame]:

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.config import RunConfig
+from desa_ray.counting import counting
 from desa_ray.errors import DesaError, counted
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.finish import collection_notes
@@ -52,7 +53,7 @@ def open_store(config: RunConfig) -> Store:
 
 def plan(prepared: Sequence[Prepared]) -> list[Cell]:
     """The cells of prepared configurations; writes nothing."""
-    return [Builder(own).cell() for own in prepared]
+    return [Builder(own).cell() for own in counting(prepared, "planning cells")]
 
 
 def run_cells(

@@ -6,6 +6,7 @@ from typing import Any
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.finish import cell_digest
 from desa_ray.experiment.records import labels, result_config
+from desa_ray.experiment.settings import cell_settings
 from desa_ray.experiment.spec import flat
 
 ALWAYS = ("dataset", "method", "kappa")
@@ -31,13 +32,18 @@ def run_names(cells: Sequence[Cell]) -> list[str]:
     for numbers in alike.values():
         if len(numbers) > 1:
             settings = [
-                {"draws": named[number]["draws"]} | flat(result_config(cells[number]))
-                for number in numbers
+                {"draws": named[number]["draws"]} | _settings(cells[number]) for number in numbers
             ]
             digests = [cell_digest(cells[number])[:8] for number in numbers]
             for number, words in zip(numbers, apart(settings, digests), strict=True):
                 names[number] += f"/{words}"
     return names
+
+
+def _settings(cell: Cell) -> dict[str, Any]:
+    """What decides a cell's results, and its decoding by the names of settings."""
+    decoding = {n: v for n, v in cell_settings(cell).items() if n.startswith("decoding.")}
+    return flat(result_config(cell)) | decoding
 
 
 def apart(settings: Sequence[Mapping[str, Any]], digests: Sequence[str]) -> list[str]:

@@ -11,9 +11,13 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from desa_ray.errors import DesaError, choices
+from desa_ray.locks import SEARCH, holder, tried
 from desa_ray.types import sha256_json
 
 INSTALL = "install the optuna extra: pip install 'desa-ray[optuna]'"
@@ -66,12 +70,15 @@ class Search:
     Args:
         space: what is searched.
         objectives: names of metrics; several give a Pareto front.
-        fixed: what else decides the results, such as the fixed overrides; part of the identity.
+        fixed: what else decides the results, such as the fixed overrides and what the data hold;
+            part of the identity.
         seed: of the sampler.
         storage: address of the database; None keeps the trials in memory.
+        locks: folder of the locks that keep a search for one process; None takes none.
 
     Raises:
-        DesaError: Optuna is not installed, or the database cannot be used.
+        DesaError: Optuna is not installed, another process is at this search, or the database
+            cannot be used.
     """
 
     def __init__(
@@ -82,6 +89,7 @@ class Search:
         fixed: Sequence[str] = (),
         seed: int = 0,
         storage: str | None = None,
+        locks: Path | None = None,
     ):
         try:
             import optuna
@@ -94,6 +102,7 @@ class Search:
         told = {name: repr(own) for name, own in space.items()}
         self.name = sha256_json([told, self.objectives, sorted(fixed), seed])[:16]
         self._optuna = optuna
+        self._lock = None if locks is None else self._alone(locks)
         try:
             self._study = optuna.create_study(
                 study_name=self.name,
@@ -108,6 +117,22 @@ class Search:
             ) from error
         self._asked: dict[int, Any] = {}
         self._again()
+
+    def _alone(self, folder: Path) -> FileLock:
+        """The lock of this search: a second process would ask again what the first computes."""
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{self.name}.lock"
+        lock = tried(SEARCH, file)
+        if lock is None:
+            what = f"search {self.name} is at work in another command ({holder(file)})"
+            hint = "wait until it has ended, or start another with hydra.sweeper.seed=1"
+            raise DesaError(what, where="objective", hint=hint)
+        return lock
+
+    def close(self) -> None:
+        """Let other processes go on with the search."""
+        if self._lock is not None:
+            self._lock.release()
 
     def _again(self) -> None:
         """Puts first what an earlier process asked and never told."""

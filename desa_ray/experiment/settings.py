@@ -5,14 +5,20 @@ labels say already; a setting that never reached a cell, which its `config_hash`
 there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from desa_ray.engines.prompts import Prompt
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.methods import RECORDED, given_prompt, own_prompts, prompts
 
 GROUPS = ("encoder", "generator", "sparse", "method", "fusion", "evaluation")
 VALUES = ("ranking", "n_refs", "draws")
+DECODING = {  # setting -> what a prompt calls it
+    **{name: name for name in ("temperature", "top_p", "top_k", "seed")},
+    "max_tokens": "max_new_tokens",
+}
 LABELLED = (
     *("encoder.name", "encoder.path", "generator.name", "generator.map", "method.name"),
     *("fusion.kappa", "fusion.k", "n_refs"),
@@ -32,20 +38,31 @@ def cell_settings(cell: Cell) -> dict[str, str]:
     """Dotted name -> value, in the order of the names; what is not set (null) is left out.
 
     A prompt whose texts the cell uses stands as `prompt.NAME` with the first digits of its hash,
-    which covers words and decoding.
+    which covers its words and its own decoding; how a live generator decodes stands as `decoding.*`
+    where it is the prompt's or a setting's.
     """
     config = cell.config
     found: dict[str, str] = {}
     for group in GROUPS:
         found |= dict(_flat(getattr(config, group), group))
     found |= {name: str(getattr(config, name)) for name in VALUES}
-    for stage in cell.fused[:1]:
-        for role, source in stage.inputs.items():
-            if role.startswith("generation:"):
-                prompt = source.params
-                found[f"prompt.{prompt['prompt']}"] = str(prompt["prompt_hash"])[:12]
+    own = own_prompts(config.method, config.prompt)
+    used = [given_prompt(name, config.generator, own) for name in prompts(config.method)]
+    found |= {f"prompt.{prompt.name}": prompt.hash[:12] for prompt in used}
+    if config.generator.kind != RECORDED:
+        found |= _decoding([prompt.decoded(config.decoding) for prompt in used])
     left_out = {*LABELLED, *NO_KEY}
     return {name: found[name] for name in sorted(found) if name not in left_out}
+
+
+def _decoding(used: Sequence[Prompt]) -> dict[str, str]:
+    """How prompts are decoded, by the names of settings; values that differ are joined by `+`."""
+    found: dict[str, str] = {}
+    for name, own in DECODING.items():
+        values = dict.fromkeys(getattr(prompt, own) for prompt in used)
+        if set(values) - {None}:
+            found[f"decoding.{name}"] = "+".join(map(str, values))
+    return found
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:

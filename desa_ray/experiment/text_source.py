@@ -20,7 +20,7 @@ from desa_ray.engines.generator_files import find_generator
 from desa_ray.engines.prompts import Prompt, prompt_from
 from desa_ray.engines.recorded_generator import recorded_fingerprint
 from desa_ray.errors import DesaError, Problems
-from desa_ray.experiment.methods import given_prompt, own_prompts
+from desa_ray.experiment.methods import RECORDED, given_prompt, own_prompts
 from desa_ray.experiment.pools import generator_pool
 from desa_ray.pipeline.execute import present
 from desa_ray.pipeline.machine import this_machine
@@ -68,7 +68,7 @@ class TextSource:
     def stage(self, prompt: str, draw: int) -> Stage:
         """The texts of a prompt, or of the one that stands in for it."""
         source = self.source(prompt)
-        if self.config.generator.kind != "recorded":
+        if self.config.generator.kind != RECORDED:
             return self._live(source, draw)
         folder, content = self._recording(source)
         origin = {
@@ -120,25 +120,39 @@ class TextSource:
         return generator_identity(self.config.generator)
 
     def source(self, prompt: str) -> Prompt:
-        """The prompt whose texts are taken where a method asks for this one."""
-        config = self.config
-        if config.prompt is not None and config.prompt.name == prompt:
-            return prompt_from(config.prompt)
-        return given_prompt(prompt, config.generator, own_prompts(config.method, config.prompt))
+        """The prompt whose texts are taken where a method asks for this one, as it is decoded."""
+        return source_of(self.config, prompt)
 
     def _recording(self, prompt: Prompt) -> tuple[Path, str]:
-        """The folder of a recording and the hash of its bytes."""
         if prompt.name not in self._recordings:
-            config = self.config
-            if config.generator.folder is not None:
-                folder = Path(config.generator.folder)
-            else:
-                folder = generations_folder(config.dataset, data_home=self.home / "data")
-            if folder is None:
-                raise DesaError(
-                    f"data set {config.dataset.name} brings no recorded generations",
-                    where="generator.folder",
-                    hint=f"set it to the folder that holds {prompt.name}.jsonl",
-                )
-            self._recordings[prompt.name] = folder, recorded_fingerprint(folder, prompt)
+            self._recordings[prompt.name] = recording_of(self.config, prompt, self.home)
         return self._recordings[prompt.name]
+
+
+def source_of(config: RunConfig, prompt: str) -> Prompt:
+    """The prompt whose texts are taken where a method asks for this one, as it is decoded."""
+    if config.prompt is not None and config.prompt.name == prompt:
+        words = prompt_from(config.prompt)
+    else:
+        own = own_prompts(config.method, config.prompt)
+        words = given_prompt(prompt, config.generator, own)
+    return words if config.generator.kind == RECORDED else words.decoded(config.decoding)
+
+
+def recording_of(config: RunConfig, prompt: Prompt, home: Path) -> tuple[Path, str]:
+    """The folder of a recording and the hash of its bytes.
+
+    Raises:
+        DesaError: there is no such folder, or it has no recording of the prompt.
+    """
+    if config.generator.folder is not None:
+        folder = Path(config.generator.folder)
+    else:
+        folder = generations_folder(config.dataset, data_home=home / "data")
+    if folder is None:
+        raise DesaError(
+            f"data set {config.dataset.name} brings no recorded generations",
+            where="generator.folder",
+            hint=f"set it to the folder that holds {prompt.name}.jsonl",
+        )
+    return folder, recorded_fingerprint(folder, prompt)

@@ -19,7 +19,7 @@ from desa_ray.report.comparisons import (
     qudar_effects_table,
     qudar_weights_table,
 )
-from desa_ray.report.curves import corpus_figure, kappa_figure
+from desa_ray.report.curves import axis_figures, corpus_figure
 from desa_ray.report.cutoffs import cutoff_tables
 from desa_ray.report.draw_variance import draw_variance_table
 from desa_ray.report.equivalence import leave_one_out_table
@@ -27,6 +27,7 @@ from desa_ray.report.escapes import markdown
 from desa_ray.report.families import families_table
 from desa_ray.report.figures import FIGURES, Figure, difference_figure
 from desa_ray.report.grid import grid_table
+from desa_ray.report.judgments import judgments_table
 from desa_ray.report.mechanism import mechanism_by_method_table, mechanism_table
 from desa_ray.report.mechanism_gains import correlations_tables, quartiles_tables
 from desa_ray.report.names import dataset_name, method_name
@@ -99,11 +100,16 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     (
         "robustness",
         lambda study, _: robustness_table(study),
-        "needs several kappas, encoders, generators or corpus sizes",
+        "needs several values of kappa, K, encoder, generator, corpus size or another setting",
     ),
     ("robustness by method", lambda study, _: robustness_by_method_table(study), ""),
     ("tests of data sets", dataset_tests_table, ""),
     ("depths", lambda study, _: depth_quantiles_tables(study), ""),
+    (
+        "judgments",
+        lambda study, _: judgments_table(study),
+        "needs records of a run that notes what is judged: run the cells again",
+    ),
     ("draws", draw_variance_table, ""),
     ("left out", lambda study, _: leave_one_out_table(study), ""),
     ("grid", grid_table, ""),
@@ -152,7 +158,7 @@ def build_report(
         first(study),
         *(difference_figure(study, other) for other in study.roles.baselines[:DIFFERENCES]),
         *(builder(study) for builder in further_figures),
-        kappa_figure(study, sampling),
+        *axis_figures(study, sampling),
         corpus_figure(study, sampling),
     ]
     roles = study.roles

@@ -7,6 +7,7 @@ import numpy as np
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.inference import paired_outcomes
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report.depth_tails import QUANTILES, quantiles
 from desa_ray.report.effects import EFFECT_COLUMNS, effect_rows, too_few
 from desa_ray.report.names import (
     DEPTH_DENSE,
@@ -21,7 +22,6 @@ from desa_ray.report.study import Study, signed_differences
 from desa_ray.report.table import Column, Row, Table, Value
 
 FAMILY = "per data set"
-QUANTILES = (50, 90, 95, 99)
 DEPTHS = (DEPTH_DENSE, DEPTH_SPARSE, DEPTH_TOTAL)
 
 
@@ -90,7 +90,7 @@ def depth_quantiles_tables(study: Study) -> list[Table]:
         Column("method", "method"),
         Column("outcome", "depth"),
         Column("mean", "mean", "{:.1f}"),
-        *(Column(f"p{q}", "median" if q == 50 else f"P{q}", "{:.1f}") for q in QUANTILES),
+        *(Column(name, title, "{:.1f}") for name, (title, _) in QUANTILES.items()),
         Column("largest", "largest", "{:.1f}"),
     )
     note = "of queries, whose draws are averaged; linear interpolation"
@@ -113,6 +113,4 @@ def _label(method: str, outcome: str) -> dict[str, Value]:
 
 
 def _distribution(values: np.ndarray) -> dict[str, float]:
-    quantiles = np.quantile(values, [q / 100 for q in QUANTILES], method="linear")
-    found = {f"p{q}": float(value) for q, value in zip(QUANTILES, quantiles, strict=True)}
-    return {"mean": float(values.mean()), **found, "largest": float(values.max())}
+    return {"mean": float(values.mean()), **quantiles(values), "largest": float(values.max())}

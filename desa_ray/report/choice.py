@@ -31,7 +31,7 @@ def chosen_value(
         usual: choose as the paper's preset: kappa 60, most references, else what most cells have.
 
     Raises:
-        DesaError: no cell has the value asked for, or cells certify top lists of several lengths.
+        DesaError: no cell has the value asked for.
     """
     ordered = [cell.value(axis) for cell in sorted(cells, key=lambda cell: cell.place)]
     ordered = [value for value in ordered if value is not None]
@@ -45,11 +45,6 @@ def chosen_value(
                 where=f"primary.{axis}",
                 hint=f"there are: {listed(known)}",
             )
-    elif axis == "k" and len(known) > 1:
-        what = f"cells certify different top lists: K {listed(known)}"
-        raise DesaError(
-            what, where="primary.k", hint=f"choose one, for example primary.k={known[0]}"
-        )
     elif not usual:
         found = next(iter(ordered), None)
     elif axis == "n_refs":

@@ -11,6 +11,7 @@ import polars as pl
 from desa_ray.core.statistics.aggregate import reduction_pct
 from desa_ray.core.statistics.inference import TIE, holm
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report.depth_tails import macro_tails, tail_columns
 from desa_ray.report.effects import (
     EFFECT_COLUMNS,
     THESE_DATASETS,
@@ -25,10 +26,17 @@ from desa_ray.report.names import (
     NDCG,
     PRIMARY,
     RECALL,
+    Outcome,
     dataset_name,
     method_name,
 )
-from desa_ray.report.results import macro_of, outcome_column, over
+from desa_ray.report.results import (
+    macro_of,
+    outcome_column,
+    outcome_columns,
+    outcome_values,
+    over,
+)
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
@@ -124,9 +132,7 @@ def external_table(study: Study) -> Table | None:
     rows = []
     for method in [m for m in study.methods if m in first] + others:
         values: dict[str, Value] = {"method": method_name(method)}
-        values |= {
-            o.column: macro_of(study, method, o.column) for o in (*EFFECTIVENESS, DEPTH_TOTAL)
-        }
+        values |= outcome_values(study, method, (*EFFECTIVENESS, DEPTH_TOTAL))
         own, depth = macro_of(study, roles.own, "depth_total"), values["depth_total"]
         if method != roles.own and own is not None and isinstance(depth, float):
             values["subject_reduction"] = reduction_pct(own, depth)
@@ -134,7 +140,7 @@ def external_table(study: Study) -> Table | None:
     name = method_name(roles.own)
     columns = (
         Column("method", "method"),
-        *(outcome_column(outcome) for outcome in (*EFFECTIVENESS, DEPTH_TOTAL)),
+        *outcome_columns((*EFFECTIVENESS, DEPTH_TOTAL)),
         Column(
             "subject_reduction",
             f"{name} reads less by %",
@@ -233,8 +239,10 @@ def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
             values[f"{outcome.column}_unchanged"] = _unchanged_pct(
                 study, weighted, uniform, outcome.column
             )
-        values["depth_uniform"] = macro_of(study, uniform, "depth_total")
-        values["depth_weighted"] = macro_of(study, weighted, "depth_total")
+        for key, method in (("depth_uniform", uniform), ("depth_weighted", weighted)):
+            values[key] = macro_of(study, method, "depth_total")
+            for name, value in macro_tails(study, method, "depth_total").items():
+                values[name.replace("depth_total", key)] = value
         values["weights"] = _mean_weights(study, weighted)
         rows.append(Row(values, {"lists": title}))
     if not rows:
@@ -260,8 +268,7 @@ def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
                 ),
             )
         ),
-        Column("depth_uniform", "depth, uniform", "{:.1f}"),
-        Column("depth_weighted", "depth, weighted", "{:.1f}"),
+        *_audited(),
         Column(
             "weights",
             "data set mean weights",
@@ -274,6 +281,15 @@ def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
         "weights as the paper's authors released them: a softmax of half the score margins",
     ]
     return Table("qudar_weights", "QuDAR's confidence weights", columns, rows, notes)
+
+
+def _audited() -> list[Column]:
+    """Mean total depths with their quantiles, with uniform and with confidence weights."""
+    columns = []
+    for words in ("uniform", "weighted"):
+        own = Outcome(f"depth_{words}", f"depth, {words}", "{:.1f}", higher=False)
+        columns += [Column(own.column, own.title, own.form), *tail_columns(own)]
+    return columns
 
 
 def _unchanged_pct(study: Study, own: str, other: str, column: str) -> float | None:

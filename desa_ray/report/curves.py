@@ -1,7 +1,8 @@
-"""Curves over kappa and over corpus size: nDCG@10 effect and depth reduction against the reference,
-with 95 % intervals.
+"""Curves over every swept number and over corpus size: nDCG@10 effect and depth reduction against
+the reference, with 95 % intervals.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from desa_ray.report.robustness import variations
 from desa_ray.report.study import Study, paired_values
 from desa_ray.report.svg import Scale, Svg, padded
 
+TITLES = {"kappa": "κ", "k": "K", "n_refs": "number of references"}  # of labels that are numbers
+
 
 @dataclass(frozen=True)
 class Point:
@@ -28,26 +31,42 @@ class Point:
     high: float
 
 
-def kappa_figure(study: Study, sampling: Sampling) -> Figure | None:
-    """Every main method at every kappa against the reference at the same kappa."""
-    own, base = study.roles.own, study.roles.base
-    settings = [s for s in study.varied("kappa") if own != base and study.pairs(own, base, s)]
-    if len(settings) < 2:
+def axis_figures(study: Study, sampling: Sampling) -> list[Figure]:
+    """A figure of every setting that was swept over numbers."""
+    axes = [*TITLES, *study.setting.further]
+    drawn = [axis_figure(study, axis, sampling) for axis in axes]
+    return [figure for figure in drawn if figure is not None]
+
+
+def axis_figure(study: Study, axis: str, sampling: Sampling) -> Figure | None:
+    """Every main method that uses the setting, at every value of it, against the reference at the
+    same value; None where it was not swept, or over words.
+    """
+    base, title = study.roles.base, TITLES.get(axis, axis)
+    settings = study.varied(axis)
+    ats = [number_of(setting.value(axis)) for setting in settings]
+    if len(settings) < 2 or not np.isfinite(ats).all():
         return None
     panels: list[dict[str, list[Point]]] = [{}, {}]
     for method in [method for method in main_methods(study) if method != base]:
-        for setting in settings:
-            pairs = study.pairs(method, base, setting)
-            if pairs:
-                found = _points(number_of(setting.kappa), list(pairs.values()), sampling)
-                for panel, point in zip(panels, found, strict=True):
-                    panel.setdefault(method_name(method), []).append(point)
+        curves: list[list[Point]] = [[], []]
+        for at, setting in zip(ats, settings, strict=True):
+            pairs = list((study.pairs(method, base, setting) or {}).values())
+            if pairs and all(own.value(axis) is not None for own, _ in pairs):
+                for curve, point in zip(curves, _points(at, pairs, sampling), strict=True):
+                    curve.append(point)
+        if len(curves[0]) > 1:
+            for panel, curve in zip(panels, curves, strict=True):
+                panel[method_name(method)] = curve
+    if not panels[0]:
+        return None
     caption = (
-        f"Each method against {method_name(base)} at the same κ, macro; bars and bands are 95 %"
-        " bootstrap intervals."
+        f"Each method against {method_name(base)} at the same {title}, macro; bars and bands are"
+        " 95 % bootstrap intervals."
     )
-    svg = _draw(panels, "κ", "What kappa changes", base)
-    return Figure("kappa", "What κ changes", caption, svg)
+    name = axis if axis == "kappa" else f"curve_{re.sub(r'[^A-Za-z0-9_.-]+', '-', axis)}"
+    svg = _draw(panels, title, f"What {title} changes", base)
+    return Figure(name, f"What {title} changes", caption, svg)
 
 
 def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:

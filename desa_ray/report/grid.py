@@ -9,12 +9,22 @@ from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.cells import LABELS, RecordedCell
-from desa_ray.report.names import DEPTH_TOTAL, PRIMARY, Outcome, dataset_name, method_name
+from desa_ray.report.depth_tails import cell_tails, tail_columns
+from desa_ray.report.names import (
+    DEPTH_DENSE,
+    DEPTH_SPARSE,
+    DEPTH_TOTAL,
+    PRIMARY,
+    Outcome,
+    dataset_name,
+    method_name,
+)
 from desa_ray.report.records_check import FURTHER_NUMBERS, FURTHER_SHARES, SHARES
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
 OUTCOMES = (*PRIMARY, DEPTH_TOTAL)
+DEPTHS = (DEPTH_DENSE, DEPTH_SPARSE, DEPTH_TOTAL)
 NO_MEASURE = (*FURTHER_NUMBERS, "dense_angle_deg", "seconds")
 
 
@@ -30,12 +40,15 @@ def grid_table(study: Study, sampling: Sampling) -> Table:
         about = {name: cell.value(name) for name in axes}
         values: dict[str, Value] = {name: _shown(name, value) for name, value in about.items()}
         values |= {"queries": len(cell.queries), "draws": cell.draws}
+        for outcome in DEPTHS:
+            values |= cell_tails(cell, outcome.column)
         rows.append(Row(values | _means(cell, outcomes, sampling), about))
     columns = [Column(name, name) for name in axes]
     columns += [Column("queries", "queries", "{:d}"), Column("draws", "draws", "{:d}")]
     for outcome in outcomes:
         columns.append(Column(outcome.column, outcome.title, outcome.form))
         columns.append(Column(f"{outcome.column}_ci", f"{outcome.title}, 95 % CI", outcome.form))
+        columns += tail_columns(outcome) if outcome in DEPTHS else []
     every = "every cell that was read; an interval is of the mean over its queries"
     notes = [every, "an en dash: the cell does not use the setting, or nothing differs for it"]
     return Table("grid", "The whole grid", columns, rows, notes, detail=True)

@@ -15,6 +15,7 @@ import polars as pl
 
 from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.core.identifiers import rational
+from desa_ray.core.judged import COLUMNS as OF_JUDGMENTS
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.files import sha256_file
 from desa_ray.lines import shown
@@ -41,7 +42,7 @@ REQUIRED = (
 CUT_SHARES = ("cut_ndcg_at_10", "cut_recall_at_20")
 CUTS = ("cut_same_top", *CUT_SHARES, *(f"reference_{name}" for name in CUT_SHARES))
 FURTHER_WHOLE = ("steps", *(f"reference_{name}" for name in WHOLE_OR_NONE[1:]))
-FURTHER_SHARES = (EXPONENTIAL_COLUMN, *(f"reference_{name}" for name in SHARES))
+FURTHER_SHARES = (EXPONENTIAL_COLUMN, *OF_JUDGMENTS, *(f"reference_{name}" for name in SHARES))
 FURTHER_NUMBERS = ("turnover", "rr_change", "support_retained")
 # What a number can be at all; whole numbers are sizes, which are far below MOST.
 RANGES: Mapping[str, tuple[float, float]] = {

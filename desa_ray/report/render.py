@@ -15,7 +15,8 @@ LATEX = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
 
 
 def rich_table(table: Table) -> PlainTable:
-    """For a terminal: best values bold, second ones underlined."""
+    """For a terminal: best values bold, second ones underlined, no quantiles beside means."""
+    table = table.narrow()
     notes = "\n".join(map(printable, table.notes))
     title = f"{table.title}: {table.about}" if table.about else table.title
     found = PlainTable(title=title, title_justify="left", title_style="bold", caption=notes)
@@ -49,8 +50,9 @@ def piped(cells: Sequence[str]) -> str:
 
 def latex_table(table: Table) -> str:
     """A `table` environment that needs the package booktabs; best values bold, second ones
-    underlined.
+    underlined, no quantiles beside means.
     """
+    table = table.narrow()
     align = "".join("r" if column.form else "l" for column in table.columns)
     head = _latex_row([latex(column.title) for column in table.columns])
     body = []

@@ -3,8 +3,10 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct, reduction_pct
+from desa_ray.report.depth_tails import cell_tails, compared_tails, macro_tails, tail_columns
 from desa_ray.report.fallbacks import FALLBACKS, fallback_values
 from desa_ray.report.names import (
     DEPTH_DENSE,
@@ -22,10 +24,30 @@ from desa_ray.report.table import Column, Row, Table, Value
 
 PCT = "{:+.2f}"
 DEPTHS = ("depth_dense", "depth_sparse")
+DEPTH_COLUMNS = (*DEPTHS, "depth_total")
 
 
 def outcome_column(outcome: Outcome) -> Column:
     return Column(outcome.column, outcome.title, outcome.form, "high" if outcome.higher else "low")
+
+
+def outcome_columns(outcomes: Sequence[Outcome]) -> list[Column]:
+    """A column of each outcome's macro, and beside depths their quantiles."""
+    columns = []
+    for outcome in outcomes:
+        columns.append(outcome_column(outcome))
+        columns += tail_columns(outcome) if outcome.column in DEPTH_COLUMNS else []
+    return columns
+
+
+def outcome_values(study: Study, method: str, outcomes: Sequence[Outcome]) -> dict[str, Value]:
+    """The values of `outcome_columns` for one method."""
+    values: dict[str, Value] = {}
+    for outcome in outcomes:
+        values[outcome.column] = macro_of(study, method, outcome.column)
+        if outcome.column in DEPTH_COLUMNS:
+            values |= macro_tails(study, method, outcome.column)
+    return values
 
 
 def gain(
@@ -87,7 +109,7 @@ def main_table(study: Study) -> Table | None:
             "method": method_name(method),
             "construction": CONSTRUCTIONS.get(method),
         }
-        values |= {outcome.column: macro_of(study, method, outcome.column) for outcome in PRIMARY}
+        values |= outcome_values(study, method, PRIMARY)
         if method != base:
             values |= {
                 f"{o.column}_gain": gain(study, method, base, o.column) for o in (NDCG, RECALL)
@@ -107,7 +129,7 @@ def main_table(study: Study) -> Table | None:
     columns = (
         Column("method", "method"),
         *([Column("construction", "construction")] if named else []),
-        *(outcome_column(outcome) for outcome in PRIMARY),
+        *outcome_columns(PRIMARY),
         Column("ndcg_at_10_gain", "nDCG gain %", PCT, help=over_base),
         Column("recall_at_20_gain", "Recall gain %", PCT, help=over_base),
         Column("depth_dense_reduction", "L_D reduction %", "{:.2f}", help=from_base),
@@ -144,6 +166,8 @@ def per_dataset_table(study: Study) -> Table:
                 "method": method_name(method),
                 "queries": len(cell.queries),
                 **{outcome.column: cell.mean(outcome.column) for outcome in PRIMARY},
+                **cell_tails(cell, "depth_dense"),
+                **cell_tails(cell, "depth_sparse"),
                 "sparse_support": cell.mean("sparse_support"),
                 "exhausted": _percent(cell.mean("sparse_exhausted")),
                 **(fallback_values([cell]) if cell.generator else {}),
@@ -153,7 +177,7 @@ def per_dataset_table(study: Study) -> Table:
         Column("dataset", "data set"),
         Column("method", "method"),
         Column("queries", "queries", "{:d}"),
-        *(Column(outcome.column, outcome.title, outcome.form) for outcome in PRIMARY),
+        *(replace(column, better=None) for column in outcome_columns(PRIMARY)),
         Column(
             "sparse_support", "sparse support", "{:.1f}", help="documents in the sparse ranking"
         ),
@@ -203,7 +227,9 @@ def channel_evidence_table(study: Study) -> Table | None:
             help=f"{own} against {alone.get('dense', 'its dense part alone')}",
         ),
         Column("dense_reduction", "L_D reduction %", "{:.1f}", help=against),
+        *tail_columns(DEPTH_DENSE, reduction=True),
         Column("sparse_reduction", "L_S reduction %", "{:.1f}", help=against),
+        *tail_columns(DEPTH_SPARSE, reduction=True),
         *(
             Column(f"{m}_support", f"support: {method_name(m)} ×", "{:.2f}", help=ratio)
             for m in others
@@ -237,6 +263,8 @@ def _evidence(study: Study, dataset: str, others: Sequence[str]) -> Row:
         "sparse_reduction": depth("depth_sparse"),
         "subject_support": support(roles.own),
     }
+    for column in DEPTHS:
+        values |= compared_tails(study, (roles.own, roles.base), column, datasets=[dataset])
     values |= {f"{method}_support": support(method) for method in others}
     return Row(values, {"dataset": dataset})
 

@@ -1,4 +1,4 @@
-"""Ablations, and what changes with kappa, encoder, generator and corpus size (method.md section
+"""Ablations, and what changes with kappa, K, encoder, generator and corpus size (method.md section
 11).
 """
 
@@ -9,18 +9,31 @@ import numpy as np
 
 from desa_ray.core.statistics.aggregate import gain_pct, macro, mean_reduction_pct
 from desa_ray.report.cells import RecordedCell, number_of
+from desa_ray.report.depth_tails import compared_tails, reduced_tails, tail_columns
 from desa_ray.report.fallbacks import FALLBACKS, fallback_values
-from desa_ray.report.names import dataset_name, method_name
+from desa_ray.report.names import DEPTH_DENSE, DEPTH_SPARSE, dataset_name, method_name
 from desa_ray.report.results import PCT, gain, over, reduction
 from desa_ray.report.study import Study, paired_values
 from desa_ray.report.table import Column, Row, Table, Value
 
-AXES = {"kappa": "κ", "encoder": "encoder", "generator": "generator", "corpus_docs": "documents"}
+AXES = {
+    "kappa": "κ",
+    "k": "K",
+    "encoder": "encoder",
+    "generator": "generator",
+    "corpus_docs": "documents",
+}
 CHANGES = (
     Column("ndcg_at_10", "nDCG@10 %", PCT, help="relative change of the macro"),
     Column("recall_at_20", "Recall@20 %", PCT, help="relative change of the macro"),
     Column("depth_dense", "L_D reduction %", "{:.2f}", help="mean of data sets"),
     Column("depth_sparse", "L_S reduction %", "{:.2f}", help="mean of data sets"),
+)
+WITH_TAILS = (
+    *CHANGES[:3],
+    *tail_columns(DEPTH_DENSE, reduction=True),
+    CHANGES[3],
+    *tail_columns(DEPTH_SPARSE, reduction=True),
 )
 
 
@@ -37,7 +50,9 @@ def ablations_table(study: Study) -> Table | None:
         if study.complete(subject, method):
             values: dict[str, Value] = {"what": method_name(method), "against": name}
             values |= {c.key: _below(study, method, c.key) for c in CHANGES[:2]}
-            values |= {c.key: reduction(study, method, subject, c.key) for c in CHANGES[2:]}
+            for c in CHANGES[2:]:
+                values[c.key] = reduction(study, method, subject, c.key)
+                values |= compared_tails(study, (method, subject), c.key)
             rows.append(Row(values, {"ablation": f"{method}_vs_{subject}"}))
     settings = [s for s in study.varied("n_refs") if study.dataset_means(subject, "ndcg_at_10", s)]
     for fewer, more in pairwise(settings):
@@ -50,10 +65,13 @@ def ablations_table(study: Study) -> Table | None:
                 values[column.key] = (gain_pct if column in CHANGES[:2] else mean_reduction_pct)(
                     own, other
                 )
+        for column in CHANGES[2:]:
+            two = (subject, subject)
+            values |= compared_tails(study, two, column.key, settings=(more, fewer))
         rows.append(Row(values, {"ablation": f"refs_{fewer.n_refs}_to_{more.n_refs}"}))
     if not rows:
         return None
-    columns = (Column("what", f"{name} with"), Column("against", "against"), *CHANGES)
+    columns = (Column("what", f"{name} with"), Column("against", "against"), *WITH_TAILS)
     notes = [over(study), f"nDCG and Recall of an ablation: its macro − {name}'s, in % of its own"]
     return Table("ablations", "Ablations", columns, rows, notes)
 
@@ -182,7 +200,7 @@ def _columns(study: Study, name: str) -> tuple[Column, ...]:
         Column("queries", "queries", "{:d}"),
         Column("reference", f"{method_name(study.roles.base)} nDCG@10", "{:.4f}"),
         Column("subject", f"{name} nDCG@10", "{:.4f}"),
-        *CHANGES,
+        *WITH_TAILS,
         *FALLBACKS,
     )
 
@@ -199,5 +217,7 @@ def _changes(
     shown |= {"queries": sum(len(cell.queries) for cell in cells)}
     shown |= {"reference": macro(other["ndcg_at_10"]), "subject": macro(own["ndcg_at_10"])}
     shown |= {c.key: gain_pct(own[c.key], other[c.key]) for c in CHANGES[:2]}
-    shown |= {c.key: mean_reduction_pct(own[c.key], other[c.key]) for c in CHANGES[2:]}
+    for c in CHANGES[2:]:
+        shown[c.key] = mean_reduction_pct(own[c.key], other[c.key])
+        shown |= reduced_tails(c.key, [(mean[c.key][:, 0], mean[c.key][:, 1]) for mean in means])
     return shown | fallback_values(cells)

@@ -51,9 +51,9 @@ class StoredFusion:
             raise DesaError(
                 "a lazy run keeps no complete rankings", where=f"fusion {digest[:12]}", hint=hint
             )
-        self.queries = self._table("queries", self.key.inputs["queries"])
-        self.corpus = self._table("corpus", self.key.inputs["corpus"])
-        self.qrels = self._table("qrels", self.key.inputs["qrels"])
+        self.queries = self.table("queries", self.key.inputs["queries"])
+        self.corpus = self.table("corpus", self.key.inputs["corpus"])
+        self.qrels = self.table("qrels", self.key.inputs["qrels"])
 
     def row(self, query: str) -> int:
         return self.queries["id"].to_list().index(query)
@@ -108,7 +108,7 @@ class StoredFusion:
         found = {}
         for role, digest in self.key.inputs.items():
             if role.startswith("generation:"):
-                table = self._table("generation", digest)
+                table = self.table("generation", digest)
                 found[role.removeprefix("generation:")] = table.filter(pl.col("query_id") == query)[
                     "texts"
                 ][0].to_list()
@@ -131,9 +131,10 @@ class StoredFusion:
     def _artifact(self, stage: str, digest: str) -> Artifact:
         return self.store.artifact(self._find(stage, digest))
 
-    def _table(self, stage: str, digest: str) -> pl.DataFrame:
+    def table(self, stage: str, digest: str) -> pl.DataFrame:
+        """All rows of a stored table."""
         artifact = self._artifact(stage, digest)
-        names = [name for name in artifact.parts() if name.startswith("part-")]
+        names = [name for name in artifact.parts() if name.startswith(("part-", "kept."))]
         return pl.concat([pl.read_parquet(artifact.read_part(name), glob=False) for name in names])
 
     def _ranking(self, digest: str, row: int) -> np.ndarray:

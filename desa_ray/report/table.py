@@ -6,7 +6,7 @@ text, a number, an interval (two numbers), or None where there is none.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ class Column:
     Attributes:
         better: which end of the column is marked as best, if any.
         help: a sentence for readers, where the title does not say it all.
+        tail: quantiles beside a mean, which terminals and printed pages have no place for.
     """
 
     key: str
@@ -30,6 +31,7 @@ class Column:
     form: str | None = None
     better: Literal["high", "low"] | None = None
     help: str = ""
+    tail: bool = False
 
     def show(self, value: Value, form: str | None = None) -> str:
         """The printed form: an en dash for nothing, brackets for an interval, a real minus sign."""
@@ -79,6 +81,10 @@ class Table:
     notes: Sequence[str] = ()
     detail: bool = False
     about: str = ""
+
+    def narrow(self) -> "Table":
+        """The table without quantiles beside means."""
+        return replace(self, columns=[column for column in self.columns if not column.tail])
 
     def shown(self) -> list[list[str]]:
         """Every cell in print."""

@@ -102,6 +102,7 @@ class ReportConfig:
     story: StoryConfig
     compare: dict[str, Any] | None = None
     preset: Literal["paper"] | None = None
+    leakage: bool = False
     cases: Annotated[Int, Field(ge=1, le=10_000)] | None = None
 
     @property

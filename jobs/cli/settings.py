@@ -6,6 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from desa_ray.counting import counting
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, choices
 from desa_ray.experiment.spec import RUN_KEYS, CellSpec, cell_spec, flat
@@ -45,8 +46,8 @@ def specs_of(
     configs: Sequence[Plain], folders: Sequence[Path], further: Sequence[str] = ()
 ) -> list[CellSpec]:
     """The cells of a sweep, each with its folder."""
-    pairs = zip(configs, folders, strict=True)
-    return [spec_of(config, folder, further) for config, folder in pairs]
+    pairs = [*zip(configs, folders, strict=True)]
+    return [spec_of(*pair, further) for pair in counting(pairs, "reading cells")]
 
 
 def addresses(config: DictConfig | Plain) -> Iterator[tuple[str, str]]:

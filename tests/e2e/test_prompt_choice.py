@@ -14,7 +14,8 @@ from desa_ray.experiment.build import Builder
 from desa_ray.experiment.checks import setting_problems
 from desa_ray.experiment.methods import check_method, generator_label
 from desa_ray.experiment.prepare import prepare_cell
-from desa_ray.experiment.records import labels
+from desa_ray.experiment.records import config_hash, labels
+from desa_ray.experiment.settings import cell_settings
 from desa_ray.jobs.cli.config_folder import read_folder
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset
@@ -106,6 +107,41 @@ def test_records_tell_prompts_apart():
     assert generator_label(method("original"), RECORDED, warm) is None
     hyde = checked(PromptConfig, shipped("prompt", "hyde"))
     assert generator_label(method("desa"), RECORDED, hyde) == "recorded:references<-hyde"
+
+
+def test_decoding_is_a_group_that_can_be_swept(collection, tmp_path):
+    """Files of --config-dir, single settings, and what engines are asked; the label stays."""
+    write("decoding/cool.yaml", "defaults: [greedy, _self_]\nmax_tokens: 64\n")
+    chosen = ["--config-dir", "my", *dataset(collection), "generator=openai_server"]
+    chosen += ["generator.model=any", "encoder=minilm_l3", "draws=1"]
+    store = Store(str(tmp_path / "store"))
+    told, prompts, hashes = {}, {}, set()
+    for own in (
+        (),
+        ("decoding=cool",),
+        ("decoding=cool", "decoding.seed=7"),
+        ("decoding.top_p=1",),
+    ):
+        cell = Builder(prepare_cell(composed(*chosen, *own).config, store, tmp_path)).cell()
+        prompts[own] = cell.fused[0].inputs["generation:references"].work.prompt
+        told[own] = cell_settings(cell)
+        hashes.add(config_hash(cell))
+        assert labels(cell)["generator"] == "openai_server"
+    assert len(hashes) == len({prompt.hash for prompt in prompts.values()}) == 4
+    cool = prompts["decoding=cool",]
+    assert (cool.temperature, cool.top_p, cool.top_k, cool.max_new_tokens) == (0, 1, -1, 64)
+    assert prompts[()] == load_prompt("references")
+    seen = {name.removeprefix("decoding."): own for name, own in told[()].items() if "deco" in name}
+    assert seen == {"temperature": "0.7", "top_p": "0.9", "top_k": "20", "max_tokens": "256"}
+    differ = told["decoding=cool", "decoding.seed=7"].items() ^ told["decoding=cool",].items()
+    assert differ == {("decoding.seed", "7")}
+
+
+def test_recorded_texts_take_no_decoding(collection):
+    given = composed(*dataset(collection), "method=desa", "decoding=greedy").config
+    (problem,) = setting_problems(given)
+    assert str(problem).startswith("decoding: temperature, top_k, top_p given, but recorded")
+    assert setting_problems(replace(given, method=method("original"))) == []
 
 
 def problems(own: MethodConfig, prompt: PromptConfig | None = None, **replaced: str) -> str:

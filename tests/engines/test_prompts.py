@@ -5,8 +5,10 @@ sent.
 import json
 import re
 from dataclasses import replace
+from importlib import resources
 
 import pytest
+import yaml
 
 from desa_ray.engines.prompts import load_prompt, prompt_names
 from desa_ray.errors import DesaError
@@ -95,13 +97,14 @@ def test_counts_and_decoding_are_those_of_the_specification() -> None:
     }
     printed = {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
     short = {"hyde_short": (8, 512), "mugi_short": (5, 256), "query2doc_short": (1, 256)}
+    short |= {"hyde_short_five": (5, 256)}
     own = {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64)}
     assert found == printed | short | own
     one = load_prompt("references")
     assert (one.temperature, one.top_p, one.top_k, one.structured) == (0.7, 0.9, 20, True)
 
 
-SHORT = ("hyde_short", "mugi_short", "query2doc_short")
+SHORT = ("hyde_short", "hyde_short_five", "mugi_short", "query2doc_short")
 
 
 @pytest.mark.parametrize("name", SHORT)
@@ -113,9 +116,23 @@ def test_short_prompts_ask_once_for_an_array(name: str) -> None:
     system, user = prompt.messages('say "x"', "nfcorpus")
     assert system["content"] == prompt.system
     assert user["content"] == '{"query":"say \\"x\\""}'
-    count = {"hyde_short": "eight", "mugi_short": "five", "query2doc_short": "one"}[name]
+    counts = {"hyde_short": "eight", "hyde_short_five": "five", "mugi_short": "five"}
+    count = counts.get(name, "one")
     assert f"JSON array of exactly {count} " in prompt.system
     assert ("120 words" if name == "query2doc_short" else "25 words") in prompt.system
+
+
+def test_budget_baselines_ask_for_as_many_words_and_tokens() -> None:
+    """+experiment=budget: one request of 256 tokens, 120 to 125 words in all, for every method."""
+    file = resources.files("desa_ray.conf") / "experiment" / "budget.yaml"
+    chosen = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for slot in ("references", "hyde", "query2doc", "mugi"):
+        prompt = load_prompt(chosen["generator"]["map"].get(slot, slot))
+        assert (prompt.requests, prompt.max_new_tokens) == (1, 256)
+        for text in (prompt.system, *(prompt.systems or {}).values()):
+            each = re.search(r"at most\s+(\d+)\s+words", text)
+            assert each, slot
+            assert 120 <= int(each[1]) * prompt.text_count <= 125
 
 
 def test_short_hyde_words_its_task_by_data_set_too() -> None:
@@ -152,6 +169,6 @@ def test_query2doc_is_cut_after_120_words() -> None:
 def test_an_unknown_prompt_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         DesaError,
-        match=r"unknown prompt 'hide' \(did you mean hyde\? known: hyde, hyde_short, lexical_rew",
+        match=r"unknown prompt 'hide' \(did you mean hyde\? known: hyde, hyde_short, hyde_short_",
     ):
         load_prompt("hide")

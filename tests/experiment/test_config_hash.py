@@ -90,6 +90,16 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
             "max_words": 9,
         }.items()
     },
+    **{
+        f"decoding.{name}": (SERVER, f"decoding.{name}={value}")
+        for name, value in {
+            "temperature": 0.2,
+            "top_p": 0.5,
+            "top_k": 1,
+            "max_tokens": 9,
+            "seed": 1,
+        }.items()
+    },
     "n_refs": ((), "n_refs=3"),
     "draws": ((), "draws=2"),
 }

@@ -44,6 +44,11 @@ def test_kept_absent_documents_count_as_never_found(collection, tmp_path):
     assert first["ndcg_at_10"] == pytest.approx(linear, abs=1e-12)
     assert first["ndcg_exp_at_10"] == pytest.approx(power, abs=1e-12)
     assert first["recall_at_20"] == 0.5
+    # d1 is not judged: it may have grade 2, and be the second relevant one of three
+    assert first["judged_at_10"] == first["judged_at_20"] == 0.5
+    best = (2 / log2(3 - place) + 1 / log2(place + 2)) / (2 + 1 / log2(3))
+    assert first["ndcg_upper_at_10"] == pytest.approx(best)
+    assert first["recall_upper_at_20"] == pytest.approx(2 / 3)
     assert (second["ndcg_at_10"], second["ndcg_exp_at_10"], second["recall_at_20"]) == (0, 0, 0)
     part = config(collection, *keep, "dataset.sample=2", "dataset.size=2")
     _, sampled, _ = computed(part, tmp_path)

@@ -1,14 +1,17 @@
 """A search with Optuna: better than chance, in parallel, and never twice for the same."""
 
 import statistics
+from os import getpid
 
 import numpy as np
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from desa_ray.errors import DesaError
+from desa_ray.experiment.contents import content_hashes
 from desa_ray.experiment.search import Choices, Numbers, Search, minimised
 from hydra_plugins.desa_optuna import DesaOptunaSweeper, _searched
+from tests.experiment.test_prepare import config
 
 KAPPA = {"fusion.kappa": Numbers(1, 200, 1, whole=True)}
 TRIALS, BATCH = 30, 5
@@ -61,6 +64,39 @@ def test_a_search_goes_on_where_it_was_left(tmp_path):
     assert second.finished == 5
     others = [Search(KAPPA, ["ndcg_at_10"], **own) for own in ({"seed": 1}, {"fixed": ["k=1"]})]
     assert len({first.name, second.name, *(own.name for own in others)}) == 3
+
+
+def test_a_search_is_one_commands_at_a_time(tmp_path):
+    """The second is refused in one line that names the first, and goes on when that has ended."""
+    storage, locks = f"sqlite:///{tmp_path / 'searches.db'}", tmp_path / "locks"
+
+    def command(**own) -> Search:
+        return Search(KAPPA, ["ndcg_at_10"], storage=storage, locks=locks, **own)
+
+    first = command()
+    asked = first.ask(2)
+    with pytest.raises(DesaError, match=rf"search {first.name} is at work .*process {getpid()} on"):
+        command()
+    command(seed=1).close()  # another search
+    first.tell(asked[0], {"ndcg_at_10": 0.5})  # its trials are still its own
+    first.close()
+    second = command()
+    assert (second.finished, second.ask(1)[0].values) == (1, asked[1].values)
+    second.close()
+
+
+def test_contents_of_data_are_hashed(collection):
+    """The collection, and the recordings of the methods; neither their place nor their method."""
+    one = config(collection, "method=desa")
+    found = [content_hashes([one]), content_hashes([one, config(collection, "method=shared")])]
+    assert found[0] == found[1]
+    assert set(content_hashes([config(collection, "method=original")])) < set(found[0])
+    for name in ("generations/references.jsonl", "corpus.jsonl"):
+        file = collection / name
+        file.write_text(file.read_text().replace("a", "b", 1))
+        found.append(content_hashes([one]))
+    assert len(set(map(tuple, found))) == 3
+    assert len(found[0]) == 2
 
 
 def test_an_interrupted_search_asks_what_it_would_have_asked(tmp_path):

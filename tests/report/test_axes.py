@@ -10,6 +10,7 @@ from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.errors import DesaError
 from desa_ray.report.build import build_report
+from desa_ray.report.curves import axis_figures
 from desa_ray.report.grid import grid_table
 from desa_ray.report.results import main_table
 from desa_ray.report.robustness import robustness_table
@@ -67,8 +68,31 @@ def test_values_stand_apart_in_every_row():
     assert "sparse.k1 1.2" in main_table(other).about
     with pytest.raises(DesaError, match=r"cells do not differ in sparse.k.*did you mean sparse.k1"):
         Study(records, primary={"settings": {"sparse.k": "1.2"}})
-    cells = [row.values for row in build_report(study, FEW).cells.rows]
+    report = build_report(study, FEW)
+    cells = [row.values for row in report.cells.rows]
     assert [row.get("sparse.k1") for row in cells] == ["0.9", "1.2", "2.0", None]
+    (curve,) = [figure for figure in report.figures if figure.name == "curve_sparse.k1"]
+    drawn = curve.svg.render(standalone=True)
+    for row in rows:  # against the reference, which the setting does not reach
+        gain = row.values["subject"] - row.values["reference"]
+        at = row.values["value"].removesuffix(".0")
+        assert f"mine at {at}: {gain:.4f} [".replace("-", "−") in drawn
+
+
+def test_k_and_decoding_have_rows_and_curves():
+    """A swept K needs no primary.k; decoding is told apart under one label of the generator."""
+    frames = [cell("scifact", "original", k=k) for k in (10, 20)]
+    for k, warmth in ((10, "0.2"), (20, "0.2"), (10, "1.0")):
+        frames.append(swept("decoding.temperature", warmth, "mine", k=k))
+    study = Study(pl.concat(frames, how="diagonal_relaxed"))
+    assert (study.setting.k, study.setting.further) == (10, {"decoding.temperature": "0.2"})
+    found = {(r.values["axis"], r.values["value"]) for r in robustness_table(study).rows}
+    assert found == {
+        *(("K", value) for value in ("10", "20")),
+        *(("decoding.temperature", value) for value in ("0.2", "1.0")),
+    }
+    names = [figure.name for figure in axis_figures(study, FEW)]
+    assert names == ["curve_k", "curve_decoding.temperature"]
 
 
 def test_the_grid_holds_every_cell_and_measure_with_intervals():

@@ -159,6 +159,7 @@ def test_every_table_and_figure_the_issue_asks_for_is_written(written):
             "transitions",
             "mechanism",
             "kappa",
+            "curve_n_refs",
             "corpus_size",
         ),
     }

@@ -8,10 +8,14 @@ from desa_ray.core.statistics.inference import holm
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.by_dataset import dataset_tests_table, depth_quantiles_tables
 from desa_ray.report.cases import cases_table, side_by_side
-from desa_ray.report.comparisons import primary_tests_table
+from desa_ray.report.comparisons import external_table, primary_tests_table
 from desa_ray.report.draw_variance import draw_variance_table
 from desa_ray.report.equivalence import Margin, equivalence_table, equivalent, leave_one_out_table
 from desa_ray.report.families import families_table
+from desa_ray.report.grid import grid_table
+from desa_ray.report.judgments import judgments_table
+from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table
+from desa_ray.report.robustness import ablations_table, robustness_table
 from desa_ray.report.roles import Roles
 from desa_ray.report.study import Study
 from tests.report.made_up import cell, study_records
@@ -58,6 +62,86 @@ def test_max_t_stands_beside_holm_in_a_family(study):
         assert row["p"] <= row["p_max_t"] + 0.05
         assert row["p_max_t"] <= 1
     assert min(r["p_max_t"] for r in rows) <= min(r["p_holm"] for r in rows) + 0.02
+
+
+def known_depths() -> pl.DataFrame:
+    """The subject's depths are 1 to 40, those of the reference and of kappa 2 twice these."""
+    frames = []
+    labels = (
+        ("original", "60"),
+        ("mine", "60"),
+        ("binary", "60"),
+        ("original", "2"),
+        ("mine", "2"),
+    )
+    for method, kappa in labels:
+        own = cell("fiqa", method, draws=1, kappa=kappa)
+        times = 1 if (method, kappa) == ("mine", "60") else 2
+        depths = times * pl.int_range(1, 41, dtype=pl.Int64)
+        names = ("depth_dense", "depth_sparse", "depth_total")
+        frames.append(own.with_columns(depths.alias(name) for name in names))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+TAILS = {"p50": 20.5, "p90": 36.1, "p95": 38.05, "p99": 39.61}  # of 1 to 40, linear interpolation
+
+
+def test_tails_stand_beside_every_mean_depth():
+    """In each table that shows a mean depth or its reduction: main, data sets, external, grid,
+    evidence, ablations, robustness.
+    """
+    roles = Roles(subject="mine", reference="original", ablations=("binary",))
+    study = Study(known_depths(), roles=roles, primary={"kappa": "60"})
+    mine = {"method": "mine"}
+    depths = [
+        (main_table(study), mine, ("depth_dense", "depth_sparse")),
+        (per_dataset_table(study), mine, ("depth_dense", "depth_sparse")),
+        (external_table(study_with_a_stranger()), mine, ("depth_total",)),
+        (grid_table(study, FAST), {**mine, "kappa": "60"}, ("depth_dense", "depth_total")),
+    ]
+    for table, about, columns in depths:
+        (row,) = [r.values for r in table.rows if about.items() <= r.about.items()]
+        found = {f"{c}_{name}": row[f"{c}_{name}"] for c in columns for name in TAILS}
+        wanted = {f"{c}_{name}": value for c in columns for name, value in TAILS.items()}
+        assert found == pytest.approx(wanted), table.name
+        assert {column.key for column in table.columns} >= set(wanted)
+        assert not {column.key for column in table.narrow().columns} & set(wanted)
+    reductions = [
+        (channel_evidence_table(study), {"dataset": "fiqa"}, 50),
+        (ablations_table(study), {"ablation": "binary_vs_mine"}, -100),
+        (robustness_table(study), {"value": "60", "dataset": "fiqa"}, 50),
+        (robustness_table(study), {"value": "2", "dataset": "fiqa"}, 0),
+    ]
+    for table, about, reduced in reductions:
+        (row,) = [r.values for r in table.rows if about.items() <= r.about.items()]
+        for column in ("depth_dense", "depth_sparse"):
+            for name in TAILS:
+                assert row[f"{column}_{name}"] == pytest.approx(reduced), (table.name, name)
+
+
+def study_with_a_stranger() -> Study:
+    records = known_depths().filter(pl.col("kappa") == "60")
+    return Study(records, roles=Roles(subject="mine", reference="original"))
+
+
+def test_bounds_of_unjudged_documents_are_intervals():
+    """Two data sets with known shares; the macro is their mean, records without them have none."""
+    frames = []
+    for dataset, share in (("scifact", 0.5), ("fiqa", 1.0)):
+        own = cell(dataset, "mine", draws=1)
+        judged = {"judged_at_10": share, "judged_at_20": share / 2}
+        upper = {"ndcg_upper_at_10": 1.0, "recall_upper_at_20": share}
+        known = {"ndcg_at_10": 0.25, "recall_at_20": share / 2}
+        values = judged | upper | known
+        frames.append(own.with_columns(pl.lit(v).alias(n) for n, v in values.items()))
+    table = judgments_table(Study(pl.concat(frames)))
+    rows = {row.values["dataset"]: row.values for row in table.rows}
+    assert rows["SciFact"]["judged_at_10"] == 50
+    assert rows["SciFact"]["recall_bounds"] == (0.25, 0.5)
+    macro = rows["macro"]
+    assert (macro["judged_at_10"], macro["judged_at_20"]) == (75, 37.5)
+    assert (macro["ndcg_bounds"], macro["recall_bounds"]) == ((0.25, 1), (0.375, 0.75))
+    assert judgments_table(Study(cell("scifact", "mine"))) is None
 
 
 def test_depths_have_medians_and_tails():

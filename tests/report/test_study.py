@@ -91,20 +91,30 @@ def test_a_query_that_fell_back_calibrates_nothing(draws):
     assert {row["queries"] for row in found.values()} == {21}
 
 
-def test_other_judgments_and_another_k_are_told():
+def test_other_judgments_are_told():
     said = refusal(
         cell("scifact", "original"),
         cell("scifact", "shared"),
         cell("scifact", "desa", qrels_hash="new"),
     )
     assert "other judgments" in said
-    said = refusal(cell("scifact", "original"), cell("scifact", "desa", k=10))
-    assert "K 10, 20" in said
-    assert "primary.k=" in said
-    study = Study(
-        pl.concat([cell("scifact", "original"), cell("scifact", "desa", k=10)]), primary={"k": 20}
-    )
-    assert study.methods == ["original"]
+
+
+def test_several_k_are_an_axis_as_any_other():
+    """The main tables take the sweep's first value and say so, or the one named."""
+    frames = [study_records(("scifact",), ("original", "desa"), k=k) for k in (10, 20)]
+    for order, primary, taken in (
+        (frames, {}, 10),
+        (frames[::-1], {}, 20),
+        (frames, {"k": 20}, 20),
+    ):
+        study = Study(pl.concat(order), primary=primary)
+        table = main_table(study)
+        assert f"K {taken};" in table.about
+        assert [row.about["method"] for row in table.rows] == ["original", "desa"]
+        depth = study.cell("scifact", "desa").mean("depth_dense")
+        assert table.rows[1].values["depth_dense"] == depth
+        assert any(f"about k {taken}; also there: {30 - taken}" in note for note in study.notes)
 
 
 def test_a_query_without_all_draws_is_told():
