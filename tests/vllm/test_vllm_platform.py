@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from desa_ray.engines.smollm2 import smollm2_folder
+
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 FIVE = ["dataset=demo_small", "dataset.queries=[need-02,need-04,need-06,need-09,need-12]"]
 COMMON = [*FIVE, "generator=smollm2", "draws=2", "cluster.cpus=2"]
@@ -52,11 +54,11 @@ def _rows(path: Path) -> dict[tuple[str, int], tuple]:
 
 
 @pytest.fixture(scope="module")
-def generated(engine, model_home, tmp_path_factory) -> Path:
+def generated(model_home, tmp_path_factory) -> Path:
     """A folder where 5 queries x 2 draws were generated although the engine was killed after the
     first shard.
     """
-    del engine  # only so that the model is converted, and this test comes after those of the engine
+    smollm2_folder(model_home)  # converted once for all tests, not once per folder of theirs
     folder = tmp_path_factory.mktemp("generated")
     home = folder / "home"
     command = [
