@@ -332,6 +332,14 @@ class ClusterConfig:
     batch_size: Annotated[Int, Field(ge=1, le=65_536)] = 4
     max_failures: Annotated[Int, Field(ge=1, le=1000)] = 3
     shard_timeout_s: Seconds = 3600.0
+    wait_s: Seconds | None = None
+    max_workers: Workers | None = None
+    max_gpus: Annotated[Float, Field(gt=0, le=1_000_000)] | None = None
+    max_nodes: Annotated[Int, Field(ge=0, le=100_000)] = 0
+    node_cpus: Annotated[Float, Field(gt=0, le=10_000)] = 1
+    node_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
+    idle_s: Seconds = 60.0
+    turn_s: Seconds = 300.0
     memory_gb: Annotated[Float, Field(gt=0, le=100_000)] = 2.0
 
 

@@ -71,6 +71,14 @@ LOCAL = {
     "batch_size": 4,
     "max_failures": 3,
     "shard_timeout_s": 3600,
+    "max_workers": None,
+    "max_gpus": None,
+    "wait_s": None,
+    "idle_s": 60,
+    "turn_s": 300,
+    "max_nodes": 0,
+    "node_cpus": 1,
+    "node_gpus": 0,
     "memory_gb": 2,
 }
 CLUSTERS = {

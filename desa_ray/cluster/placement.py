@@ -1,14 +1,24 @@
-"""Where workers find a place on the nodes of the connected cluster, each on one node."""
+"""Where workers find a place on the nodes of the connected cluster, each on one node.
 
-from collections.abc import Callable, Iterable, Sequence
+A cluster that grows by demand counts with what it may grow to: an autoscaler that reports its node
+groups is believed, else `cluster.max_nodes` says it. The demand itself is the pending workers.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import ray
 
+from desa_ray.cluster.sharing import Ledger
+from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, Problems
+from desa_ray.pipeline.feasible import check_limit
+from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.stage import Pool
+from desa_ray.pipeline.transport import Share
 
-Node = tuple[float, float]  # its CPUs and its GPUs
-UNLIMITED = 1 << 20  # workers of a pool that takes nothing of a kind
+ADDED = "may be added"  # what the names of such nodes begin with
+GROUP_LIMIT = 1000  # nodes of a group without a limit of its own
 LOWER = {
     "encoder": "lower cluster.encoder_cpus or cluster.encoder_gpus",
     "generator": "lower cluster.generator_cpus",
@@ -23,33 +33,91 @@ class ClusterPlacement:
             the pool's fault.
     """
 
-    def __init__(self, check: Callable[[], None]):
-        self.check = check
+    def __init__(self, check: Callable[[], None], config: ClusterConfig):
+        self.check, self.config = check, config
+        self.shared = config.kind == "existing"
+        self.ledger = Ledger() if self.shared else None
 
     def capacity(self, pool: Pool) -> int:
         """How many workers of this kind all nodes could hold; see `held`."""
         self.check()
         try:
-            return held(pool, alive_nodes())
+            check_limit(pool, self.config)
+            return held(pool, self.nodes())
         except Exception:
             self.check()
             raise
 
-    def fits(self, workers: Sequence[tuple[Pool, int]]) -> bool:
-        """Whether so many workers of each pool fit side by side, counted over all nodes."""
+    def nodes(self) -> Mapping[str, Node]:
+        return cluster_nodes(self.config)
+
+    def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
+        if self.ledger is None:
+            return Share()
         total = ray.cluster_resources()
-        cpus = sum(count * pool.cpus for pool, count in workers)
-        gpus = sum(count * pool.gpus for pool, count in workers)
-        return cpus <= total.get("CPU", 0) and gpus <= total.get("GPU", 0)
+        return self.ledger.share(held, waiting, (total.get("CPU", 0.0), total.get("GPU", 0.0)))
+
+    def usage(self) -> str:
+        """`the cluster has 4 CPUs (0 free) and 1 GPU (0 free)`, and who else is there."""
+        total, free = ray.cluster_resources(), ray.available_resources()
+        parts = [
+            f"{total[kind]:g} {kind}s ({free.get(kind, 0):g} free)"
+            for kind in ("CPU", "GPU")
+            if total.get(kind)
+        ]
+        others = self.ledger.seen() if self.ledger is not None else ""
+        return f"the cluster has {' and '.join(parts) or 'no place for workers yet'}{others}"
+
+    def close(self) -> None:
+        if self.ledger is not None:
+            self.ledger.withdraw()
 
 
-def alive_nodes() -> list[Node]:
-    """What each living node of the connected cluster has."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [(node.get("CPU", 0), node.get("GPU", 0)) for node in nodes]
+def alive_nodes() -> dict[str, Node]:
+    """What each living node of the connected cluster has, by its id."""
+    nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+    return {name: Node(has.get("CPU", 0), has.get("GPU", 0)) for name, has in nodes.items()}
 
 
-def held(pool: Pool, nodes: Sequence[Node]) -> int:
+def cluster_nodes(config: ClusterConfig) -> dict[str, Node]:
+    """The living nodes, and those that an autoscaler may add."""
+    living = alive_nodes()
+    if config.kind != "existing":
+        return living
+    groups = _reported_groups()
+    if not groups and config.max_nodes:
+        groups = [(Node(config.node_cpus, config.node_gpus), config.max_nodes)]
+        there = sum(node.cpus > 0 or node.gpus > 0 for node in living.values())
+        return living | _added(groups[0][0], config.max_nodes - there, 0)
+    found = dict(living)
+    for number, (kind, limit) in enumerate(groups):
+        found |= _added(kind, limit - list(living.values()).count(kind), number)
+    return found
+
+
+def _added(kind: Node, count: int, group: int) -> dict[str, Node]:
+    return {f"{ADDED}: {group}/{number}": kind for number in range(count)}
+
+
+def _reported_groups() -> list[tuple[Node, int]]:
+    """Node groups that the cluster's autoscaler reported: what a node has, and how many there may
+    be.
+    """
+    from ray._private.state import state  # where Ray's own libraries ask for it
+
+    reported: Any = state.get_cluster_config()
+    if reported is None:
+        return []
+    groups = []
+    for group in reported.node_group_configs:
+        kind = Node(float(group.resources.get("CPU", 0)), float(group.resources.get("GPU", 0)))
+        limit = group.max_count if group.max_count >= 0 else GROUP_LIMIT
+        if kind.cpus or kind.gpus:
+            groups.append((kind, limit))
+    return groups
+
+
+def held(pool: Pool, nodes: Mapping[str, Node]) -> int:
     """How many workers of this kind these nodes could hold; a worker cannot be split over two
     nodes.
 
@@ -62,33 +130,39 @@ def held(pool: Pool, nodes: Sequence[Node]) -> int:
             where="cluster",
             hint="look at `ray status`, then rerun",
         )
-    total = int(sum(_fitting(pool, cpus, gpus) for cpus, gpus in nodes))
+    total = sum(node.holds(pool) for node in nodes.values() if node.holds(pool) > 0)
     if total < 1:
-        kinds = " or ".join(sorted({f"{cpus:g} CPUs and {gpus:g} GPUs" for cpus, gpus in nodes}))
+        kinds = " or ".join(
+            sorted({f"{node.cpus:g} CPUs and {node.gpus:g} GPUs" for node in nodes.values()})
+        )
         hint = LOWER.get(pool.name.partition(":")[0])
+        grow = "add nodes, or say what an autoscaler may add (cluster.max_nodes, cluster.node_cpus,"
+        grow += " cluster.node_gpus)"
         raise DesaError(
             f"a worker of pool {pool.name} needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs on one"
             f" node, the cluster's nodes have {kinds}",
             where="cluster",
-            hint=f"{hint}, or add nodes" if hint else "add nodes",
+            hint=f"{hint}, or {grow}" if hint else grow,
         )
     return total
 
 
-def _fitting(pool: Pool, cpus: float, gpus: float) -> float:
-    by_cpus = cpus // pool.cpus if pool.cpus else UNLIMITED
-    by_gpus = gpus // pool.gpus if pool.gpus else UNLIMITED
-    return min(by_cpus, by_gpus)
+def check_pools(
+    pools: Iterable[Pool],
+    config: ClusterConfig,
+    nodes: Mapping[str, Node] | None = None,
+) -> None:
+    """Raises `Problems` with every pool of which no node could hold a worker, now or when the
+    cluster has grown.
 
-
-def check_pools(pools: Iterable[Pool], nodes: Sequence[Node] | None = None) -> None:
-    """Raises `Problems` with every pool of which no node could hold a worker; without `nodes`, the
-    cluster's.
+    Args:
+        nodes: in place of the connected cluster's.
     """
-    nodes = alive_nodes() if nodes is None else nodes
+    nodes = cluster_nodes(config) if nodes is None else nodes
     problems = []
     for pool in {pool.name: pool for pool in pools}.values():
         try:
+            check_limit(pool, config)
             held(pool, nodes)
         except DesaError as problem:
             problems.append(problem)

@@ -33,7 +33,9 @@ END_TIMEOUT_S = 5.0
 class _Actor(CountingWorker):
     """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
 
-    def ready(self) -> None: ...
+    def ready(self) -> str:
+        """The node it stands on."""
+        return ray.get_runtime_context().get_node_id()
 
     def end(self) -> None:
         """Leave nothing in the node's temporary folder: what follows is a kill, which runs no
@@ -50,8 +52,14 @@ class RayTransport:
         death: tells why the cluster died, where it is this process's own; None while it lives.
     """
 
-    def __init__(self, *, remote_store: bool, death: Callable[[], str | None] = lambda: None):
-        self.remote_store, self.death = remote_store, death
+    def __init__(
+        self,
+        *,
+        remote_store: bool,
+        death: Callable[[], str | None] = lambda: None,
+        on_close: Callable[[], None] = lambda: None,
+    ):
+        self.remote_store, self.death, self.on_close = remote_store, death, on_close
         self._actors: dict[int, Any] = {}
         self._up: set[int] = set()
         self._pending: dict[Any, int] = {}  # what each was last asked -> the worker
@@ -92,7 +100,7 @@ class RayTransport:
     def _event(self, reference: Any) -> Event:
         worker = self._pending.pop(reference)
         try:
-            ray.get(reference)
+            answer: Any = ray.get(reference)
         except RayTaskError as error:
             return Answer(worker, _own_error(error))
         except RayError as error:  # the actor died, or its node
@@ -101,7 +109,7 @@ class RayTransport:
             return Lost(worker, str(error).splitlines()[0])
         if worker not in self._up:
             self._up.add(worker)
-            return Up(worker)
+            return Up(worker, answer)
         return Answer(worker, None)
 
     def wake(self) -> None:
@@ -144,6 +152,7 @@ class RayTransport:
 
     def close(self) -> None:
         self.end(list(self._actors))
+        self.on_close()
 
 
 def _own_error(error: RayTaskError) -> DesaError:
@@ -156,21 +165,27 @@ def _own_error(error: RayTaskError) -> DesaError:
 
 
 def ray_supervisor(
-    config: ClusterConfig, store: Store, death: Callable[[], str | None]
+    config: ClusterConfig,
+    store: Store,
+    death: Callable[[], str | None],
+    note: Callable[[str], None] = lambda text: None,
 ) -> Supervisor:
     """The supervisor of actors on the connected cluster; it counts lost shards.
 
     Args:
         death: as for `RayTransport`.
+        note: tells the user that the run waits for others.
     """
     transport = RayTransport(remote_store=store.files.local is None, death=death)
-    placement = ClusterPlacement(transport.check)
+    placement = ClusterPlacement(transport.check, config)
+    transport.on_close = placement.close
     return Supervisor(
         transport,
         placement,
         config,
         max_parallel_stages=MAX_PARALLEL_STAGES,
         on_loss=_count_loss,
+        note=note,
     )
 
 

@@ -75,7 +75,8 @@ class LazyBackend:
             from desa_ray.cluster.preflight import check_nodes, needs_of
 
             self._backend = self._start()
-            check_pools([stage.work.pool for stage in todo if stage.work.pool is not None])
+            pools = [stage.work.pool for stage in todo if stage.work.pool is not None]
+            check_pools(pools, self.config)
             check_nodes(needs_of(configs, home=home(), store_root=self.store.files.root))
 
     def compute(
@@ -114,7 +115,7 @@ class LazyBackend:
             from desa_ray.cluster.transport import ray_supervisor
 
             death = self.stack.enter_context(session(self.config))
-            backend = ray_supervisor(self.config, self.store, death)
+            backend = ray_supervisor(self.config, self.store, death, self.note)
         self.stack.callback(backend.close)
         return backend
 

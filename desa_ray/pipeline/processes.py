@@ -5,7 +5,7 @@ Another kappa or k fuses and does nothing else; a cluster takes longer to start 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -14,8 +14,9 @@ from desa_ray.config import ClusterConfig
 from desa_ray.pipeline.child import Child
 from desa_ray.pipeline.feasible import capacity
 from desa_ray.pipeline.machine import this_machine
+from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.stage import Pool, Stage, Task
-from desa_ray.pipeline.transport import Answer, Event, Lost, Up
+from desa_ray.pipeline.transport import Answer, Event, Lost, Share, Up
 from desa_ray.store.files import COPIES
 from desa_ray.temporary import sweep
 
@@ -96,7 +97,9 @@ class ProcessTransport:
 
 
 class MachinePlacement:
-    """Places on this machine."""
+    """Places on this machine, for one pool at a time."""
+
+    shared = False
 
     def __init__(self, config: ClusterConfig):
         self.config = config
@@ -104,7 +107,11 @@ class MachinePlacement:
     def capacity(self, pool: Pool) -> int:
         return max(1, capacity(pool, self.config, this_machine()))
 
-    def fits(self, workers: Sequence[tuple[Pool, int]]) -> bool:
-        cpus = self.config.cpus or this_machine().cpus
-        taken = sum(pool.cpus * count for pool, count in workers)
-        return taken <= cpus or sum(count for _, count in workers) <= 1
+    def nodes(self) -> Mapping[str, Node]:
+        return {"": Node(self.config.cpus or this_machine().cpus)}
+
+    def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
+        return Share()
+
+    def usage(self) -> str:
+        return ""

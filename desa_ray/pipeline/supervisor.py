@@ -1,12 +1,12 @@
 """The one supervisor of workers: every shard once, whatever dies.
 
 It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
-processes of this machine. The rules: a task goes to a worker that is up; a worker that dies is
-replaced and its shard handed out again; one that outlasts the time limit is killed, which is the
-same. What stops a stage: an error of a shard's own (bad data, a corrupt artifact) at once, and a
-shard that was lost `max_failures` times, by name. Workers hold their engine and stay until their
-place is needed for a pool that has work. Shards are deterministic and write once, so a second run
-of one is harmless.
+processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
+goes to a worker that is up; a worker that dies is replaced and its shard handed out again; one that
+outlasts the time limit is killed, which is the same. What stops a stage: an error of a shard's own
+(bad data, a corrupt artifact) at once, and a shard that was lost `max_failures` times, by name.
+Workers hold their engine and stay until their place is needed. Shards are deterministic and write
+once, so a second run of one is harmless.
 
 One thread does all of it. Threads of stages wait in `compute`.
 """
@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -23,48 +22,26 @@ from desa_ray.config import ClusterConfig
 from desa_ray.error_boundary import as_desa_error
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.backend import LostCluster, Stopped, lost_too_often
+from desa_ray.pipeline.roster import Roster, RosterEntry
 from desa_ray.pipeline.shard_queue import OneStageAtATime, Policy, ShardQueue, StageShards
+from desa_ray.pipeline.staffing import Staffing
 from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.pipeline.transport import Answer, Event, Lost, Placement, Transport, Up
 
 POLL_S = 0.2
 RESPAWN_PAUSE_S = 1.0
 GROW_EVERY_S = 2.0
-START_TIMEOUT_S = 600.0
-
-
-@dataclass
-class _Worker:
-    """A worker and what it is doing: coming up, idle, or at a task of a stage."""
-
-    pool: Pool
-    up: bool = False
-    task: Task | None = None
-    stage: StageShards | None = None
-    since: float = 0.0
-    killed: bool = False
-
-
-@dataclass
-class _PoolState:
-    """When a pool may grow again, when one of its workers was last seen alive, and when it was last
-    used.
-    """
-
-    last_up: float
-    grow_at: float = 0.0
-    respawn_at: float = 0.0
-    used: float = 0.0
 
 
 class Supervisor:
     """Computes the shards of stages over a transport; stages may come from several threads.
 
     Args:
-        limits: `max_failures` and `shard_timeout_s` count.
+        limits: what a run may take, how often a shard may fail and how long it may run.
         max_parallel_stages: how many stages are worth beginning side by side.
         on_loss: told the pool of a shard that was lost with its worker, and whether it is handed
             out again.
+        note: tells the user that the run waits for others, and that it goes on.
     """
 
     def __init__(
@@ -76,15 +53,15 @@ class Supervisor:
         max_parallel_stages: int,
         policy: Policy | None = None,
         on_loss: Callable[[Pool, bool], None] = lambda pool, again: None,
+        note: Callable[[str], None] = lambda text: None,
     ):
-        self.transport, self.placement, self.limits = transport, placement, limits
+        self.transport, self.limits = transport, limits
         self.max_parallel_stages, self.on_loss = max_parallel_stages, on_loss
         self._queue = ShardQueue(policy or OneStageAtATime())
-        self._workers: dict[int, _Worker] = {}
-        self._pools: dict[str, _PoolState] = {}
+        self._roster = Roster()
+        self._staffing = Staffing(self._roster, self._queue, placement, limits, note)
         self._inbox: SimpleQueue[StageShards | Pool | None] = SimpleQueue()  # None: close
         self._stopping, self._over = threading.Event(), threading.Event()
-        self._spawned = 0
         self._thread = threading.Thread(target=self._run, name="desa-supervisor", daemon=True)
         self._thread.start()
 
@@ -143,30 +120,31 @@ class Supervisor:
                 self._step()
         finally:
             self._over.set()
-            self._take_in(wait=False)
+            self._take_in(wait_s=0.0)
             self._fail_all(Stopped())
-            self._workers_end(list(self._workers))
+            self._end(list(self._roster.workers))
             self.transport.close()
 
     def _next_round(self) -> bool:
         """Takes in what came; waits while there is nothing to do. False when it is over."""
-        coming_up = any(not worker.up for worker in self._workers.values())
-        if not self._take_in(wait=not coming_up and not self._queue.stages()):
+        coming_up = any(not worker.up for worker in self._roster.workers.values())
+        nothing = not coming_up and not self._queue.stages()
+        if not self._take_in(wait_s=self._staffing.rest_s() if nothing else 0.0):
             return False
         if self._stopping.is_set():
             self._fail_all(Stopped())
         return True
 
-    def _take_in(self, *, wait: bool) -> bool:
-        """Empties the inbox; with `wait`, something comes first. False when the supervisor is to
-        close.
+    def _take_in(self, *, wait_s: float | None) -> bool:
+        """Empties the inbox; waits up to `wait_s` seconds (None: without limit) for something to
+        come. False when the supervisor is to close.
         """
         while True:
             try:
-                came = self._inbox.get(block=wait)
+                came = self._inbox.get(block=wait_s != 0, timeout=wait_s or None)
             except Empty:
                 return True
-            wait = False
+            wait_s = 0.0
             if came is None:
                 return False
             if isinstance(came, Pool):
@@ -177,7 +155,7 @@ class Supervisor:
 
     def _look_again(self) -> None:
         """Work came or went: every pool may have another claim now."""
-        for state in self._pools.values():
+        for state in self._roster.states():
             state.grow_at = 0.0
 
     def _step(self) -> None:
@@ -188,7 +166,7 @@ class Supervisor:
             for event in self.transport.poll(POLL_S):
                 self._take(event)
             self._kill_overdue()
-            self._give_up_on_pools_that_never_come_up()
+            self._keep_house()
         except LostCluster as loss:
             self._lost_all(loss)
         except Exception as error:
@@ -200,15 +178,17 @@ class Supervisor:
                 self._fail_all(as_desa_error(error, "supervisor of workers"))
 
     def _lost_all(self, loss: LostCluster) -> None:
-        self._workers.clear()
-        self._pools.clear()
+        self._roster.clear()
         self._fail_all(loss)
 
     def _hand_out(self) -> None:
-        """Give every idle worker its next shard."""
+        """Give every idle worker its next shard, or end it where its place is due to others."""
         now = time.monotonic()
-        for number, worker in list(self._workers.items()):
+        for number, worker in list(self._roster.workers.items()):
             if not worker.up or worker.task is not None:
+                continue
+            if self._queue.left(worker.pool) and self._staffing.gives_back(worker):
+                self._end([number])
                 continue
             found = self._queue.next(worker.pool)
             if found is None:
@@ -220,28 +200,30 @@ class Supervisor:
                     continue
             worker.stage, worker.task, worker.since = stage, task, now
             stage.in_flight += 1
-            stage.most_workers = max(stage.most_workers, len(self._of(worker.pool)))
-            self._state(worker.pool).used = now
+            stage.most_workers = max(stage.most_workers, len(self._roster.of(worker.pool)))
+            self._roster.state(worker.pool).used = now
             self.transport.send(number, task)
 
     def _take(self, event: Event) -> None:
-        worker = self._workers.get(event.worker)
+        worker = self._roster.workers.get(event.worker)
         if worker is None:  # ended meanwhile
             return
         match event:
-            case Up():
-                worker.up = True
-                self._state(worker.pool).last_up = time.monotonic()
+            case Up(node=node):
+                worker.up, worker.node, worker.since = True, node, time.monotonic()
+                state = self._roster.state(worker.pool)
+                state.last_up, state.lost = worker.since, ""
             case Answer(error=error):
-                self._state(worker.pool).last_up = time.monotonic()
+                self._roster.state(worker.pool).last_up = time.monotonic()
                 self._answered(worker, error)
             case Lost(reason=reason):
-                del self._workers[event.worker]
-                state = self._state(worker.pool)
+                del self._roster.workers[event.worker]
+                state = self._roster.state(worker.pool)
                 state.grow_at, state.respawn_at = 0.0, time.monotonic() + RESPAWN_PAUSE_S
+                state.lost = state.lost if worker.up else reason
                 self._lost(worker, reason)
 
-    def _answered(self, worker: _Worker, error: DesaError | None) -> None:
+    def _answered(self, worker: RosterEntry, error: DesaError | None) -> None:
         stage, task = worker.stage, worker.task
         worker.stage = worker.task = None
         if stage is None or task is None:
@@ -258,7 +240,7 @@ class Supervisor:
             self._look_again()
             stage.end()
 
-    def _lost(self, worker: _Worker, reason: str) -> None:
+    def _lost(self, worker: RosterEntry, reason: str) -> None:
         """Queue a lost shard again, or stop its stage where it was lost too often."""
         stage, task = worker.stage, worker.task
         if stage is None or task is None or stage.over.is_set():
@@ -288,8 +270,8 @@ class Supervisor:
         """
         self._queue.remove(stage)
         self._look_again()
-        self._workers_end(
-            [number for number, worker in self._workers.items() if worker.stage is stage]
+        self._end(
+            [number for number, worker in self._roster.workers.items() if worker.stage is stage]
         )
         stage.end(error)
 
@@ -299,32 +281,28 @@ class Supervisor:
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()
-        for number, worker in list(self._workers.items()):
+        for number, worker in list(self._roster.workers.items()):
             overdue = worker.task is not None and now - worker.since > self.limits.shard_timeout_s
             if overdue and not worker.killed:
                 worker.killed = True
                 self.transport.kill(number)
 
-    def _give_up_on_pools_that_never_come_up(self) -> None:
+    def _keep_house(self) -> None:
+        """Give back what others need more, and stop what can wait no longer."""
         now = time.monotonic()
-        for pool in self._queue.pools():
-            own = self._of(pool)
-            late = now - self._state(pool).last_up > START_TIMEOUT_S
-            if own and late and not any(worker.up for worker in own.values()):
-                hint = "free resources on the cluster, then rerun"
-                what = f"no worker of pool {pool.name} came up within {START_TIMEOUT_S:.0f} s"
-                for stage in self._queue.stages(pool):
-                    self._fail(stage, DesaError(what, where="cluster", hint=hint))
-
-    # -- how many workers, and where they find a place
+        self._staffing.look(now)
+        self._end(self._staffing.surplus(now))
+        for pool, error in self._staffing.lost_causes(now):
+            for stage in self._queue.stages(pool):
+                self._fail(stage, error)
 
     def _grow_pools(self) -> None:
         """Start workers for the pools that have work: those that are up first, then small ones."""
         now = time.monotonic()
         waiting = self._queue.pools()
-        waiting.sort(key=lambda pool: (not self._of(pool), pool.size or 1 << 20))
+        waiting.sort(key=lambda pool: (not self._roster.of(pool), pool.size or 1 << 20))
         for pool in waiting:
-            state = self._state(pool)
+            state = self._roster.state(pool)
             if now < max(state.grow_at, state.respawn_at):
                 continue
             state.grow_at = now + GROW_EVERY_S
@@ -341,46 +319,16 @@ class Supervisor:
                 self._fail(stage, error)
 
     def _grow(self, pool: Pool, tasks: int) -> None:
-        """As many workers as the tasks, the pool's size and the capacity allow.
+        change = self._staffing.growth(pool, tasks)
+        self._end(change.end)
+        state = self._roster.state(pool)
+        if change.spawn and not self._roster.of(pool) and not state.lost:
+            state.last_up = time.monotonic()  # from here on the pool waits for its first worker
+        for _ in range(change.spawn):
+            self.transport.spawn(self._roster.add(pool), pool)
 
-        Pools without work are ended for them, the least recently used first. The books are our own:
-        what a cluster calls free lags behind workers that are still being placed.
-        """
-        capacity = self.placement.capacity(pool)
-        have = len(self._of(pool))
-        wanted = max(1, min(pool.size or capacity, tasks, capacity))
-        busy = self._counts([other for other in self._queue.pools() if other.name != pool.name])
-        while wanted > have and not self.placement.fits([*busy, (pool, wanted)]):
-            wanted -= 1
-        if wanted <= have:
-            return
-        idle = self._idle_pools(pool)
-        while idle and not self.placement.fits([*busy, *self._counts(idle), (pool, wanted)]):
-            ended = idle.pop(0)
-            self._workers_end(list(self._of(ended)))
-        for _ in range(wanted - have):
-            self._spawned += 1
-            self._workers[self._spawned] = _Worker(pool)
-            self.transport.spawn(self._spawned, pool)
-
-    def _idle_pools(self, pool: Pool) -> list[Pool]:
-        """Other pools that have workers and no work, the least recently used first."""
-        working = {other.name for other in self._queue.pools()} | {pool.name}
-        found = {worker.pool.name: worker.pool for worker in self._workers.values()}
-        idle = [other for name, other in found.items() if name not in working]
-        return sorted(idle, key=lambda other: self._state(other).used)
-
-    def _counts(self, pools: Sequence[Pool]) -> list[tuple[Pool, int]]:
-        return [(pool, len(self._of(pool))) for pool in pools]
-
-    def _of(self, pool: Pool) -> dict[int, _Worker]:
-        return {n: worker for n, worker in self._workers.items() if worker.pool.name == pool.name}
-
-    def _state(self, pool: Pool) -> _PoolState:
-        return self._pools.setdefault(pool.name, _PoolState(last_up=time.monotonic()))
-
-    def _workers_end(self, numbers: Sequence[int]) -> None:
+    def _end(self, numbers: Sequence[int]) -> None:
         if numbers:
             for number in numbers:
-                self._workers.pop(number, None)
+                self._roster.workers.pop(number, None)
             self.transport.end(numbers)

@@ -5,19 +5,22 @@ its own. Ray actors and processes of this machine are two transports. A placemen
 workers there is a place for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 from desa_ray.errors import DesaError
+from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.stage import Pool, Task
 
 
 @dataclass(frozen=True)
 class Up:
-    """A worker's process runs: from now on it takes tasks."""
+    """A worker's process runs, on this node: from now on it takes tasks."""
 
     worker: int
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,34 @@ class Transport(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Share:
+    """What a run may hold of a shared cluster.
+
+    Attributes:
+        others_wait: whether another run waits for a place that workers of this one could make.
+        cpus, gpus: how much of each is this run's share; unlimited while it is alone. More is its
+            own while nobody waits.
+        cpus_wanted, gpus_wanted: what the others wait for.
+        waited_s: how long the longest waiting of them has waited, as far as this run has seen.
+    """
+
+    others_wait: bool = False
+    cpus: float = inf
+    gpus: float = inf
+    cpus_wanted: bool = False
+    gpus_wanted: bool = False
+    waited_s: float = 0.0
+
+
 class Placement(Protocol):
-    """Where workers fit, and how many."""
+    """Where workers fit, and what other runs leave of it.
+
+    Attributes:
+        shared: whether other people's work may be there; only then the rest matters.
+    """
+
+    shared: bool
 
     def capacity(self, pool: Pool) -> int:
         """How many workers of this kind there is a place for, if nobody else were there.
@@ -86,6 +115,16 @@ class Placement(Protocol):
         """
         ...
 
-    def fits(self, workers: Sequence[tuple[Pool, int]]) -> bool:
-        """Whether so many workers of each pool have a place side by side."""
+    def nodes(self) -> Mapping[str, Node]:
+        """What every node has, and every one that may still be added."""
+        ...
+
+    def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
+        """Tell other runs the CPUs and GPUs that this one holds and what it waits for; learn its
+        own share.
+        """
+        ...
+
+    def usage(self) -> str:
+        """How full the place is, in words."""
         ...

@@ -61,7 +61,9 @@ class RayNode:
     allows that.
     """
 
-    def __init__(self, folder: Path, *arguments: str, hidden: Path | None = None):
+    def __init__(
+        self, folder: Path, *arguments: str, hidden: Path | None = None, **environment: str
+    ):
         ports = free_ports(4)
         flags = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port", "metrics-export-port")
         command = ["ray", "start", "--block", *arguments, "--object-store-memory=100000000"]
@@ -75,7 +77,7 @@ class RayNode:
         self.log = folder / f"node-{ports[0]}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                command, env=token_environment(), cwd=folder, stdout=log, stderr=log
+                command, env=token_environment() | environment, cwd=folder, stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while "block forever" not in self.log.read_text():
@@ -105,8 +107,9 @@ class RayNode:
 class RayHead(RayNode):
     """A head without CPUs for work, with its job server at `url`."""
 
-    def __init__(self, folder: Path):
-        port, dashboard, client = free_ports(3)
+    def __init__(self, folder: Path, *arguments: str, port: int | None = None, **environment: str):
+        other, dashboard, client = free_ports(3)
+        port = port or other
         self.address, self.url = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"
         super().__init__(
             folder,
@@ -117,6 +120,8 @@ class RayHead(RayNode):
             f"--ray-client-server-port={client}",
             f"--temp-dir={folder / 'ray'}",
             "--num-cpus=0",
+            *arguments,
+            **environment,
         )
 
 

@@ -154,7 +154,7 @@ def test_a_cluster_that_dies_again_is_told_in_one_line(backend, store):
 
 def test_a_cluster_without_a_living_node_says_so():
     with pytest.raises(DesaError) as caught:
-        held(POOL, [])
+        held(POOL, {})
     assert "no node" in caught.value.what
     assert "add nodes" not in caught.value.hint
 

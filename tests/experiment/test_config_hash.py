@@ -140,7 +140,8 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
         for name in (
             *("cpus", "encoders", "encoder_cpus", "generators", "generator_cpus", "scorers"),
             *("shard_generations", "replayers", "shard_documents", "shard_queries", "memory_gb"),
-            *("batch_size", "max_failures", "shard_timeout_s"),
+            *("batch_size", "max_failures", "shard_timeout_s", "max_workers", "max_gpus"),
+            *("wait_s", "idle_s", "turn_s", "max_nodes", "node_cpus", "node_gpus"),
         )
     },
     "tracking.enabled": ((), "tracking.enabled=false"),

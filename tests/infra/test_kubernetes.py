@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_module
 from jsonschema import Draft202012Validator
 
 from desa_ray.cluster.placement import check_pools
-from desa_ray.config import RunConfig
+from desa_ray.config import ClusterConfig, RunConfig
 from desa_ray.errors import Problems
 from desa_ray.experiment.methods import check_method, prompts
 from desa_ray.experiment.pools import (
@@ -29,6 +29,7 @@ from desa_ray.experiment.pools import (
     scorer_pool,
 )
 from desa_ray.jobs.cli.settings import spec_of
+from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.stage import Pool
 from tests.infra.programs import REPOSITORY
 
@@ -193,14 +194,17 @@ def _configs(words: list[str]) -> list[RunConfig]:
         ]
 
 
-def _nodes(manifest: dict[str, Any], count: str) -> list[tuple[float, float]]:
+CLUSTER = ClusterConfig(kind="existing")
+
+
+def _nodes(manifest: dict[str, Any], count: str) -> dict[str, Node]:
     """CPUs and GPUs of every node, as KubeRay hands the limits of a container to Ray."""
     cluster = _cluster(manifest)
-    head = (float(cluster["headGroupSpec"]["rayStartParams"]["num-cpus"]), 0.0)
-    nodes = [head]
+    nodes = {"head": Node(float(cluster["headGroupSpec"]["rayStartParams"]["num-cpus"]))}
     for group in cluster["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
-        nodes += [(float(limits["cpu"]), float(limits.get("nvidia.com/gpu", 0)))] * group[count]
+        kind = Node(float(limits["cpu"]), float(limits.get("nvidia.com/gpu", 0)))
+        nodes |= {f"{group['groupName']}-{number}": kind for number in range(group[count])}
     return nodes
 
 
@@ -223,7 +227,7 @@ def test_the_nodes_that_stand_hold_every_pool_of_the_files(name):
     pools = [pool for config in _configs(_own_run(name)) for pool in _pools(config)]
     assert any(pool.gpus for pool in pools)
     for count in ("replicas", "minReplicas"):
-        check_pools(pools, _nodes(MANIFESTS[name], count))
+        check_pools(pools, CLUSTER, _nodes(MANIFESTS[name], count))
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -233,7 +237,7 @@ def test_a_group_that_is_scaled_to_nothing_is_noticed(name):
         group["minReplicas"] *= group["groupName"] != "gpu"
     pools = [pool for config in _configs(_own_run(name)) for pool in _pools(config)]
     with pytest.raises(Problems, match=r"generator:qwen2_5_7b.* 1 GPUs"):
-        check_pools(pools, _nodes(broken, "minReplicas"))
+        check_pools(pools, CLUSTER, _nodes(broken, "minReplicas"))
 
 
 def test_the_jobs_overrides_compose():

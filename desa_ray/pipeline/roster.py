@@ -1,0 +1,87 @@
+"""The workers a supervisor has, by pool: what each is doing, where it stands, and since when."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from desa_ray.pipeline.packing import Standing
+from desa_ray.pipeline.shard_queue import StageShards
+from desa_ray.pipeline.stage import Pool, Task
+
+
+@dataclass
+class RosterEntry:
+    """A worker and what it is doing: coming up, idle, or at a task of a stage.
+
+    Attributes:
+        node: where it stands; None until it is up.
+        since: when it was spawned, came up or was given its task, whichever was last.
+    """
+
+    pool: Pool
+    since: float
+    up: bool = False
+    node: str | None = None
+    task: Task | None = None
+    stage: StageShards | None = None
+    killed: bool = False
+
+
+@dataclass
+class PoolState:
+    """When a pool may grow again, when one of its workers was last seen alive, when it was last
+    used, and why the last worker was lost before it was up.
+    """
+
+    last_up: float
+    grow_at: float = 0.0
+    respawn_at: float = 0.0
+    used: float = 0.0
+    lost: str = ""
+
+
+class Roster:
+    """Workers by number, and the states of their pools."""
+
+    def __init__(self) -> None:
+        self.workers: dict[int, RosterEntry] = {}
+        self._pools: dict[str, PoolState] = {}
+        self._spawned = 0
+
+    def add(self, pool: Pool) -> int:
+        """Enter a worker that is about to be spawned; returns its number."""
+        self._spawned += 1
+        self.workers[self._spawned] = RosterEntry(pool, time.monotonic())
+        return self._spawned
+
+    def clear(self) -> None:
+        self.workers.clear()
+        self._pools.clear()
+
+    def of(self, pool: Pool) -> dict[int, RosterEntry]:
+        """Its workers, those coming up included."""
+        return {n: entry for n, entry in self.workers.items() if entry.pool.name == pool.name}
+
+    def state(self, pool: Pool) -> PoolState:
+        return self._pools.setdefault(pool.name, PoolState(last_up=time.monotonic()))
+
+    def states(self) -> list[PoolState]:
+        return list(self._pools.values())
+
+    def is_up(self, pool: Pool) -> bool:
+        return any(entry.up for entry in self.of(pool).values())
+
+    def standing(self, pools: Sequence[Pool], *, within: bool = True) -> list[Standing]:
+        """Workers of these pools, or of all others; the least recently used first."""
+        names = {pool.name for pool in pools}
+        chosen = [
+            Standing(number, entry.pool, entry.node)
+            for number, entry in self.workers.items()
+            if (entry.pool.name in names) is within
+        ]
+        return sorted(chosen, key=lambda one: (self.state(one.pool).used, one.worker))
+
+    def used(self) -> tuple[float, float]:
+        """CPUs and GPUs of all workers that are up."""
+        up = [entry.pool for entry in self.workers.values() if entry.up]
+        return sum(pool.cpus for pool in up), sum(pool.gpus for pool in up)

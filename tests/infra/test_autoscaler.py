@@ -1,0 +1,112 @@
+"""Ray's own autoscaler with its provider of made-up nodes, from no worker node to some and back."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import ray
+
+from desa_ray.cluster.placement import alive_nodes
+from desa_ray.cluster.session import session
+from desa_ray.config import ClusterConfig
+from tests.cluster.ray_nodes import RayHead, free_ports, token_in_this_process
+from tests.cluster.test_sharing import Run
+from tests.desa_fixtures import dataset, run_desa, summaries
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+NODE = {"CPU": 1, "object_store_memory": 100 << 20}
+MAY_GROW = ["cluster.max_nodes=2", "cluster.node_cpus=1"]
+
+
+def _autoscaling(address: str) -> dict:
+    """A head without places, and a group of zero to two nodes that go when they were idle for six
+    seconds.
+    """
+    head, worker = "ray.head.default", "worker"
+    nothing = ("initialization_commands", "setup_commands", "head_setup_commands")
+    nothing += ("worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands")
+    return {
+        "cluster_name": "made-up",
+        "max_workers": 2,
+        "idle_timeout_minutes": 0.1,
+        "upscaling_speed": 10.0,
+        "provider": {"type": "fake_multinode", "gcs_address": address},
+        "available_node_types": {
+            head: {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+            worker: {"resources": NODE, "node_config": {}, "min_workers": 0, "max_workers": 2},
+        },
+        "head_node_type": head,
+        "auth": {},
+        "docker": {},
+        "file_mounts": {},
+        "cluster_synced_files": [],
+        "file_mounts_sync_continuously": False,
+        "rsync_exclude": [],
+        "rsync_filter": [],
+        **{name: [] for name in nothing},
+    }
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory) -> Iterator[RayHead]:
+    folder = tmp_path_factory.mktemp("grow")
+    (port,) = free_ports(1)
+    settings = folder / "autoscaling.yaml"
+    settings.write_text(json.dumps(_autoscaling(f"127.0.0.1:{port}")))
+    environment = {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
+    with token_in_this_process():
+        own = RayHead(folder, f"--autoscaling-config={settings}", port=port, **environment)
+        yield own
+        own.end()
+
+
+def _workers(address: str) -> int:
+    """Nodes with a place for work, as the cluster sees them now."""
+    with session(ClusterConfig(kind="existing", address=address)):
+        return sum(node.cpus > 0 for node in alive_nodes().values())
+
+
+def _await(found: Callable[[], bool], timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(1)
+
+
+def _run(folder: Path, data: Path, *arguments: str) -> str:
+    folder.mkdir()
+    common = [*dataset(data), "tracking.enabled=false", "draws=1", "cluster.shard_documents=20"]
+    done = run_desa(folder, folder / "home", "run", *common, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return summaries(folder)[0]["artifacts"]["records.parquet"]
+
+
+def test_a_run_grows_the_cluster_from_nothing_and_it_shrinks_again(head, small_slice, tmp_path):
+    assert _workers(head.address) == 0
+    serial = _run(tmp_path / "serial", small_slice, "cluster=serial")
+    where = ["cluster=existing", f"cluster.address={head.address}", *MAY_GROW]
+    assert _run(tmp_path / "grown", small_slice, *where) == serial
+    assert _workers(head.address) > 0
+    _await(lambda: _workers(head.address) == 0)
+
+
+def test_after_a_kill_of_the_driver_the_cluster_shrinks(head, tmp_path):
+    """Demand is the run's pending workers, which die with it."""
+    run = Run(tmp_path, "anna", head.address, ("one", 1, 0, 600, 1.0), max_nodes=2, node_cpus=1)
+    run.wait_for("done", "one")
+    _await(lambda: _workers(head.address) == 2)
+    run.process.kill()
+    run.process.wait()
+    _await(lambda: _workers(head.address) == 0)
+
+
+def test_what_no_kind_of_node_can_hold_is_refused_at_once(head, small_slice, tmp_path):
+    where = ["cluster=existing", f"cluster.address={head.address}", *MAY_GROW]
+    command = [*dataset(small_slice), "tracking.enabled=false", *where, "cluster.encoder_cpus=2"]
+    done = run_desa(tmp_path, tmp_path / "home", "run", *command)
+    assert done.returncode == 2
+    assert "needs 2 CPUs" in done.stderr
+    assert "cluster.node_cpus" in done.stderr
+    assert not ray.is_initialized()
