@@ -33,7 +33,7 @@ from desa_ray.terminal import PlainTable, screen, shown
 
 from .cli.app import Summaries, hydra_app, output_folder
 from .cli.composition import Plain, plain_of
-from .cli.plan_views import plan_table, plan_tree, totals
+from .cli.plan_views import growth, plan_table, plan_tree, totals
 from .cli.settings import spec_of, specs_of
 
 OPTIONS = ("view", "detail", "explain")
@@ -66,7 +66,7 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
     screen(160).print(show(title, stages, cluster, options.detail))
-    for line in totals(store, stages):
+    for line in [*totals(store, stages), *growth(cluster)]:
         print_text(line)
     check_feasible([planned.stage for planned in stages if planned.to_compute], cluster)
 

@@ -29,9 +29,21 @@ def check_feasible(
     """Raises `Problems` with every reason why the stages to compute cannot run on this cluster."""
     machine = machine or this_machine()
     problems = [] if cluster.kind == "existing" else list(_pool_problems(todo, cluster, machine))
+    problems += _limit_problems(todo, cluster)
     problems += _memory_problems(todo, cluster, machine)
     if problems:
         raise Problems({str(problem): problem for problem in problems}.values())
+
+
+def check_limit(pool: Pool, config: ClusterConfig) -> None:
+    """Raises DesaError where one worker takes more GPUs than the whole run may."""
+    if config.max_gpus is not None and pool.gpus > config.max_gpus:
+        raise DesaError(
+            f"a worker of pool {pool.name} takes {pool.gpus:g} GPUs, this run may take"
+            f" {config.max_gpus:g}",
+            where="cluster.max_gpus",
+            hint="raise it, or give the worker fewer",
+        )
 
 
 def kind_of(pool: Pool) -> str:
@@ -90,6 +102,15 @@ def _pool_problems(
                     where=f"cluster.{SIZES[kind]}",
                     hint="lower it, or use cluster=existing",
                 )
+
+
+def _limit_problems(todo: Sequence[Stage], cluster: ClusterConfig) -> Iterator[DesaError]:
+    for stage in todo:
+        if stage.work.pool is not None:
+            try:
+                check_limit(stage.work.pool, cluster)
+            except DesaError as problem:
+                yield problem
 
 
 def _memory_problems(

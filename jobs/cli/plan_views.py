@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from desa_ray.config import ClusterConfig
+from desa_ray.errors import counted
 from desa_ray.pipeline.estimates import Planned
 from desa_ray.pipeline.feasible import GB, kind_of, queries_per_shard
 from desa_ray.pipeline.stage import Stage
@@ -132,6 +133,21 @@ def totals(store: Store, stages: Sequence[Planned]) -> list[str]:
     lines.append(line)
     if any(planned.rough for planned in left):
         lines.append(f"{ROUGH}: estimated from another model, operator or template")
+    return lines
+
+
+def growth(cluster: ClusterConfig) -> list[str]:
+    """How far a running cluster may grow for this run, and what the run may take of it."""
+    if cluster.kind != "existing":
+        return []
+    lines = []
+    if cluster.max_nodes:
+        kind = f"with {cluster.node_cpus:g} CPUs and {cluster.node_gpus:g} GPUs each"
+        lines.append(f"the cluster may grow to {counted(cluster.max_nodes, 'node')} {kind}")
+    if cluster.max_workers is not None:
+        lines.append(f"this run takes at most {counted(cluster.max_workers, 'worker')}")
+    if cluster.max_gpus is not None:
+        lines.append(f"this run takes at most {cluster.max_gpus:g} GPUs")
     return lines
 
 

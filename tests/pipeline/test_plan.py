@@ -223,6 +223,10 @@ TOO_MUCH = {
     "cluster.encoders": [LOCAL, "cluster.encoder_cpus=1", "cluster.encoders=3"],
     "cluster.replayers": [LOCAL, "cluster.replayers=4"],
     "cluster.memory_gb": ["cluster.memory_gb=0.000002"],
+    "cluster.max_gpus": [
+        *("cluster.kind=existing", "cluster.address=auto"),
+        *("cluster.encoder_gpus=1", "cluster.max_gpus=0.5"),
+    ],
 }
 
 
