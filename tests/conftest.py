@@ -83,17 +83,32 @@ def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
         )
 
 
-LONG = (  # a minute or more each
+LONG = (  # a minute or more each, the longest first
     "tests/vllm/test_vllm_platform.py",
     "tests/e2e/test_run.py",
     "tests/e2e/test_sweeps.py",
     "tests/cluster/test_submit.py",
+    "tests/test_notebook.py",
+    "tests/e2e/test_methods.py",
+    "tests/cluster/test_faults.py",
+    "tests/e2e/test_tracking.py",
+    "tests/pipeline/test_lazy.py",
+    "tests/report/test_report_command.py",
     "tests/e2e/test_bad_input.py",
-    "tests/tracking/test_foreign_answers.py",
-    "tests/cluster/test_local_start.py",
+    "tests/e2e/test_sizes.py",
+    "tests/test_parents.py",
     "tests/e2e/test_pinned_store.py",
+    "tests/tracking/test_lost_answers.py",
+    "tests/cluster/test_local_start.py",
+    "tests/pipeline/test_experiments.py",
+    "tests/tracking/test_foreign_answers.py",
+    "tests/experiment/test_records.py",
+    "tests/report/test_release_tables.py",
+    "tests/cluster/test_existing.py",
+    "tests/cluster/test_copies.py",
     "tests/pipeline/test_processes.py",
     "tests/cluster/test_lost_cluster.py",
+    "tests/e2e/test_store_command.py",
     "tests/tracking/test_outbox.py",
 )
 

@@ -201,7 +201,7 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
             "desa_ray.jobs",
             "run",
             "-m",
-            "method=original,desa",
+            "method=desa",
             kappas,
             *command,
         ]
@@ -213,7 +213,7 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
         assert process.wait(500) == 0, (tmp_path / name / "log").read_text()
     found = {name: _hashes(summaries(tmp_path / name)) for name in starts}
     alone = run_desa(
-        tmp_path, tmp_path / "alone", "run", "-m", "method=original,desa",
+        tmp_path, tmp_path / "alone", "run", "-m", "method=desa",
         "fusion.kappa=20,60,100", *command,
         "tracking.enabled=false",
     )  # fmt: skip
@@ -224,7 +224,7 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
     # The store they made is whole: read again, byte for byte, it needs nothing.
     shutil.rmtree(tmp_path / "outputs")
     again = run_desa(
-        tmp_path, tmp_path / "home", "run", "-m", "method=original,desa",
+        tmp_path, tmp_path / "home", "run", "-m", "method=desa",
         "fusion.kappa=20,60,100", *command,
         "store.repair=true", "tracking.enabled=false",
     )  # fmt: skip
@@ -233,4 +233,4 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
     assert (
         sorted(parent.info.status for parent in parents) == ["FINISHED"] * 2
     )  # a and b are the same sweep
-    assert len(children) == 8
+    assert len(children) == 4
