@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from desa_ray.cluster.sharing import Ledger
+from desa_ray.cluster.sharing import ClaimBoard
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, Problems
 from desa_ray.pipeline.feasible import check_limit
@@ -36,7 +36,7 @@ class ClusterPlacement:
     def __init__(self, check: Callable[[], None], config: ClusterConfig):
         self.check, self.config = check, config
         self.shared = config.kind == "existing"
-        self.ledger = Ledger() if self.shared else None
+        self.board = ClaimBoard() if self.shared else None
 
     def capacity(self, pool: Pool) -> int:
         """How many workers of this kind all nodes could hold; see `held`."""
@@ -52,10 +52,10 @@ class ClusterPlacement:
         return cluster_nodes(self.config)
 
     def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
-        if self.ledger is None:
+        if self.board is None:
             return Share()
         total = ray.cluster_resources()
-        return self.ledger.share(held, waiting, (total.get("CPU", 0.0), total.get("GPU", 0.0)))
+        return self.board.share(held, waiting, (total.get("CPU", 0.0), total.get("GPU", 0.0)))
 
     def usage(self) -> str:
         """`the cluster has 4 CPUs (0 free) and 1 GPU (0 free)`, and who else is there."""
@@ -65,12 +65,12 @@ class ClusterPlacement:
             for kind in ("CPU", "GPU")
             if total.get(kind)
         ]
-        others = self.ledger.seen() if self.ledger is not None else ""
+        others = self.board.seen() if self.board is not None else ""
         return f"the cluster has {' and '.join(parts) or 'no place for workers yet'}{others}"
 
     def close(self) -> None:
-        if self.ledger is not None:
-            self.ledger.withdraw()
+        if self.board is not None:
+            self.board.withdraw()
 
 
 def alive_nodes() -> dict[str, Node]:

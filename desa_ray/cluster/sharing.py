@@ -52,7 +52,7 @@ class _Seen:
     waits_since: float | None = None
 
 
-class Ledger:
+class ClaimBoard:
     """The record of this run, and what it has seen of the others'. Used by one thread."""
 
     def __init__(self) -> None:
