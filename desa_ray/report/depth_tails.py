@@ -58,7 +58,8 @@ def reduced_tails(column: str, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -
     both = [(quantiles(own), quantiles(other)) for own, other in pairs]
     found: dict[str, Value] = {}
     for name in QUANTILES:
-        own, other = ([pair[place][name] for pair in both] for place in (0, 1))
+        own = [first[name] for first, _ in both]
+        other = [second[name] for _, second in both]
         found[f"{column}_{name}"] = mean_reduction_pct(own, other)
     return found
 
