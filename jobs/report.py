@@ -26,6 +26,7 @@ from desa_ray.report.load import FILE, read_records
 from desa_ray.report.method_cost import method_cost
 from desa_ray.report.paper import PAPER
 from desa_ray.report.paper_tables import NOTES, PAPER_TABLES
+from desa_ray.report.pareto import cost_figure
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
 from desa_ray.report.roles import Roles
@@ -94,11 +95,14 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     if config.leakage:
         further.append(leakage(Store(store_root(config.store))))
     further.append(("equivalence", partial(equivalence_table, margin=margin), needs))
+    store, figures = Store(store_root(config.store)), []
     if config.preset:
-        store = Store(store_root(config.store))
-        further += [*PAPER_TABLES, generation_cost(store), method_cost(store)]
-    report = build_report(study, config.used_sampling, published, further)
-    write_report(report, folder)
+        further += [*PAPER_TABLES, generation_cost(store)]
+    if config.preset or config.report.cost:
+        further.append(method_cost(store))
+        figures.append(cost_figure(store))
+    report = build_report(study, config.used_sampling, published, further, figures)
+    write_report(report, folder, config.report.figures, config.report.columns)
     if config.trec:
         export_trec(study, folder / "trec", config.store)
     for table in (table for table in report.all_tables() if not table.detail):

@@ -28,12 +28,16 @@ from desa_ray.report.families import families_table
 from desa_ray.report.figures import FIGURES, Figure, difference_figure
 from desa_ray.report.grid import grid_table
 from desa_ray.report.judgments import judgments_table
+from desa_ray.report.latex import latex_document, latex_table
 from desa_ray.report.mechanism import mechanism_by_method_table, mechanism_table
 from desa_ray.report.mechanism_gains import correlations_tables, quartiles_tables
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.page import page
+from desa_ray.report.painters import Columns
+from desa_ray.report.pareto import pareto_figure
+from desa_ray.report.printing import Kind, write_figures
 from desa_ray.report.published import Published
-from desa_ray.report.render import latex_table, markdown_table
+from desa_ray.report.render import markdown_table
 from desa_ray.report.results import channel_evidence_table, main_table, per_dataset_table
 from desa_ray.report.robustness import (
     ablations_table,
@@ -45,6 +49,7 @@ from desa_ray.report.study import AXES, Study
 from desa_ray.report.table import Column, Row, Table
 
 Builder = Callable[[Study, Sampling], Table | Sequence[Table] | None]
+FigureBuilder = Callable[[Study, Sampling], Figure | None]
 # Each with what it needs, said where it is left out.
 TABLES: tuple[tuple[str, Builder, str], ...] = (
     ("main table", lambda study, _: main_table(study), "needs a method with two channels"),
@@ -125,6 +130,7 @@ class Report:
     Attributes:
         tables: each with the printed numbers beside it, if asked for and there are any.
         notes: choices made, and tables left out with what they need.
+        about: data and settings of its tables, in words.
     """
 
     title: str
@@ -133,6 +139,7 @@ class Report:
     tables: Sequence[tuple[Table, Table | None]]
     figures: Sequence[Figure]
     cells: Table
+    about: str
 
     def all_tables(self) -> list[Table]:
         return [table for pair in self.tables for table in pair if table is not None]
@@ -143,8 +150,11 @@ def build_report(
     sampling: Sampling,
     published: Published | None = None,
     further: Sequence[tuple[str, Builder, str]] = (),
+    figures: Sequence[FigureBuilder] = (),
 ) -> Report:
-    """Compute every table and figure of a study; `further` are tables beside the usual ones."""
+    """Compute every table and figure of a study; `further` and `figures` are tables and figures
+    beside the usual ones.
+    """
     tables: list[Table] = []
     left_out = []
     for name, builder, needs in (*TABLES, *further):
@@ -153,11 +163,11 @@ def build_report(
         tables += made
         if not made and needs:
             left_out.append(f"{name} ({needs})")
-    first, *further_figures = FIGURES
     drawn = [
-        first(study),
+        pareto_figure(study, sampling),
+        *(builder(study, sampling) for builder in figures),
         *(difference_figure(study, other) for other in study.roles.baselines[:DIFFERENCES]),
-        *(builder(study) for builder in further_figures),
+        *(builder(study) for builder in FIGURES),
         *axis_figures(study, sampling),
         corpus_figure(study, sampling),
     ]
@@ -180,6 +190,7 @@ def build_report(
         tables=[(table, published.beside(table, study) if published else None) for table in tables],
         figures=[figure for figure in drawn if figure is not None],
         cells=_cells_table(study),
+        about=f"{study.about}; {sampling.resamples:,} resamples, seed {sampling.seed}",
     )
 
 
@@ -190,24 +201,35 @@ def _cells_table(study: Study) -> Table:
     return Table("cells", "The records behind this report", columns, rows)
 
 
-def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write `index.html`, `report.md`, `report.tex`, `report.json`, `tables/*.{csv,parquet}`,
-    `figures/*.svg`.
+def write_report(
+    report: Report, folder: Path, kinds: Sequence[Kind] = (), columns: Columns = 2
+) -> list[Path]:
+    """Write `index.html`, `report.md`, `report.tex`, `report.json`, `tables/*.{tex,csv,parquet}`,
+    and of every figure `figures/NAME.csv` and the `kinds` asked for (svg, pdf, png).
+
+    Args:
+        report: what is written.
+        folder: made if missing.
+        kinds: files of each figure, for print.
+        columns: of the printed page that figures and LaTeX tables may span.
     """
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     tables = report.all_tables()
+    pdfs = [figure for figure in report.figures if figure.drawing and "pdf" in kinds]
     texts = {
         "index.html": page(
             report.title, report.facts, report.notes, report.tables, report.figures, report.cells
         ),
-        "report.md": _markdown(report, tables),
-        "report.tex": "% needs \\usepackage{booktabs}\n" + "\n".join(map(latex_table, tables)),
-        "report.json": json.dumps(_summary(report), indent=2, ensure_ascii=False) + "\n",
+        "report.md": _markdown(report, tables, kinds),
+        "report.tex": latex_document(
+            tables, [(f.name, f"{f.title}. {f.caption}") for f in pdfs], columns
+        ),
         **{
-            f"figures/{figure.name}.svg": figure.svg.render(standalone=True) + "\n"
-            for figure in report.figures
+            f"tables/{table.name}.tex": latex_table(table, report.about, columns)
+            for table in tables
         },
+        "report.json": json.dumps(_summary(report), indent=2, ensure_ascii=False) + "\n",
     }
     written = []
     for name, text in texts.items():
@@ -218,10 +240,14 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         write_csv(frame, folder / "tables" / f"{table.name}.csv")
         frame.write_parquet(folder / "tables" / f"{table.name}.parquet")
         written += [folder / "tables" / f"{table.name}.{kind}" for kind in ("csv", "parquet")]
-    return written
+    drawings = {figure.name: figure.drawing for figure in report.figures if figure.drawing}
+    for name, drawing in drawings.items():
+        written.append(folder / "figures" / f"{name}.csv")
+        write_csv(drawing.frame(), written[-1])
+    return [*written, *write_figures(drawings, folder / "figures", kinds, columns)]
 
 
-def _markdown(report: Report, tables: Sequence[Table]) -> str:
+def _markdown(report: Report, tables: Sequence[Table], kinds: Sequence[Kind]) -> str:
     facts = "\n".join(
         f"- {markdown(name)}: {markdown(value)}" for name, value in report.facts.items()
     )
@@ -229,13 +255,16 @@ def _markdown(report: Report, tables: Sequence[Table]) -> str:
     if report.notes:
         parts.append("\n".join(f"- {markdown(note)}" for note in report.notes) + "\n")
     parts += [markdown_table(table) for table in tables]
-    parts += [_drawn(figure) for figure in report.figures]
+    shown: Kind | None = "svg" if "svg" in kinds else "png" if "png" in kinds else None
+    parts += [_drawn(figure, shown) for figure in report.figures]
     return "\n".join([*parts, markdown_table(report.cells)])
 
 
-def _drawn(figure: Figure) -> str:
-    title = markdown(figure.title)
-    return f"## {title}\n\n![{title}](figures/{figure.name}.svg)\n\n{markdown(figure.caption)}\n"
+def _drawn(figure: Figure, kind: Kind | None) -> str:
+    """The picture where there is one that Markdown shows, and its numbers."""
+    title, place = markdown(figure.title), f"figures/{figure.name}"
+    picture = f"![{title}]({place}.{kind})\n\n" if kind else ""
+    return f"## {title}\n\n{picture}{markdown(figure.caption)} [CSV]({place}.csv)\n"
 
 
 def _summary(report: Report) -> dict[str, object]:

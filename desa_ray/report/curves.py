@@ -11,6 +11,7 @@ import numpy as np
 from desa_ray.core.statistics.resampling import interval
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.cells import number_of
+from desa_ray.report.drawings import Curve, Curves
 from desa_ray.report.figures import Figure
 from desa_ray.report.names import NDCG, dataset_name, method_name
 from desa_ray.report.results import main_methods
@@ -66,7 +67,8 @@ def axis_figure(study: Study, axis: str, sampling: Sampling) -> Figure | None:
     )
     name = axis if axis == "kappa" else f"curve_{re.sub(r'[^A-Za-z0-9_.-]+', '-', axis)}"
     svg = _draw(panels, title, f"What {title} changes", base)
-    return Figure(name, f"What {title} changes", caption, svg)
+    drawing = _drawing(panels, title, base)
+    return Figure(name, f"What {title} changes", caption, svg, drawing)
 
 
 def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
@@ -86,7 +88,8 @@ def corpus_figure(study: Study, sampling: Sampling) -> Figure | None:
         " bootstrap intervals."
     )
     svg = _draw(panels, "documents", "What corpus size changes", base)
-    return Figure("corpus_size", "What corpus size changes", caption, svg)
+    drawing = _drawing(panels, "documents", base)
+    return Figure("corpus_size", "What corpus size changes", caption, svg, drawing)
 
 
 def _points(at: float, pairs: Sequence[tuple], sampling: Sampling) -> tuple[Point, Point]:
@@ -104,12 +107,27 @@ def _points(at: float, pairs: Sequence[tuple], sampling: Sampling) -> tuple[Poin
     )
 
 
+def _heads(base: str) -> tuple[str, str]:
+    return f"nDCG@10 − {method_name(base)}'s", "total depth reduction %"
+
+
+def _drawing(panels: Sequence[Mapping[str, list[Point]]], axis: str, base: str) -> Curves:
+    """The same points for print and CSV."""
+    found = {}
+    for head, panel in zip(_heads(base), panels, strict=True):
+        curves = []
+        for name, points in panel.items():
+            ends = [(p.low, p.high) for p in points]
+            curves.append(Curve(name, [p.at for p in points], [p.value for p in points], ends))
+        found[head] = curves
+    return Curves(axis, found)
+
+
 def _draw(panels: Sequence[Mapping[str, list[Point]]], x_title: str, title: str, base: str) -> Svg:
     width, height, left, top, gap = 300, 240, 62, 40, 70
     names = list(panels[0])
     svg = Svg(left + 2 * width + gap + 20, top + height + 50 + 20 * -(-len(names) // 4), title)
-    heads = (f"nDCG@10 − {method_name(base)}'s", "total depth reduction %")
-    for place, (panel, head) in enumerate(zip(panels, heads, strict=True)):
+    for place, (panel, head) in enumerate(zip(panels, _heads(base), strict=True)):
         points = [point for curve in panel.values() for point in curve]
         ats = sorted({point.at for point in points})
         x0 = left + place * (width + gap)

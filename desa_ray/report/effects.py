@@ -51,6 +51,7 @@ MAX_T = Column(
 THESE_DATASETS = (
     "intervals and p of a macro are about these data sets: queries are sampled, data sets are not"
 )
+QUERIES = "queries"  # the common heading of their counts
 EFFECT_COLUMNS = (
     Column(
         "effect",
@@ -61,9 +62,9 @@ EFFECT_COLUMNS = (
     Column("ci", "95 % CI", "{:.5f}", help="percentile interval of stratified bootstrap samples"),
     Column("p", "p", "{:.4f}", help="two-sided, stratified paired sign flips"),
     HOLM,
-    Column("wins", "wins", "{:d}", help="queries where the first method is better"),
-    Column("ties", "ties", "{:d}"),
-    Column("losses", "losses", "{:d}"),
+    Column("wins", "wins", "{:d}", help="queries where the first method is better", group=QUERIES),
+    Column("ties", "ties", "{:d}", group=QUERIES),
+    Column("losses", "losses", "{:d}", group=QUERIES),
     Column(
         "effect_size",
         "d_z",

@@ -28,6 +28,12 @@ LATEX_SIGNS = {
     "×": r"$\times$",
     "°": r"$^\circ$",
     "κ": r"$\kappa$",
+    "α": r"$\alpha$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "±": r"$\pm$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
     "<": "$<$",
     ">": "$>$",
 }

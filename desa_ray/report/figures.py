@@ -1,32 +1,34 @@
 """The report's figures, each drawn from a study; hover any mark for its numbers."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 import polars as pl
 
 from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.cutoffs import LABELS, cutoff_lengths, transitions
+from desa_ray.report.drawings import Boxes, Changes, Drawing, HeatMaps
 from desa_ray.report.mechanism import DIAGNOSTICS, has_mechanism, mechanism_draws
 from desa_ray.report.names import EFFECTIVENESS, NDCG, dataset_name, method_name
-from desa_ray.report.results import macro_of
 from desa_ray.report.study import Study
-from desa_ray.report.svg import Scale, Svg, compact, padded
+from desa_ray.report.svg import Scale, Svg, compact
 
 CUTOFF_SHOWN = 50
 BAR = 0.9
-PLOT_LEFT = 70
 
 
 @dataclass(frozen=True)
 class Figure:
-    """`name` is its file name and anchor."""
+    """`name` is its file name and anchor; `svg` is for the page, `drawing` for print and CSV."""
 
     name: str
     title: str
     caption: str
     svg: Svg
+    drawing: Drawing | None = None
 
 
 def transition_figure(study: Study) -> Figure | None:
@@ -41,8 +43,10 @@ def transition_figure(study: Study) -> Figure | None:
         top + 3 * size + 46,
         f"Judgments at L = {length} and on complete lists",
     )
+    panels = {}
     for panel, outcome in enumerate(EFFECTIVENESS):
         matrix = transitions(study, outcome, length).matrix
+        panels[outcome.title] = matrix
         x0 = left + panel * (3 * size + gap)
         svg.text(x0 + 1.5 * size, 22, outcome.title, "strong", "middle")
         svg.text(
@@ -76,7 +80,9 @@ def transition_figure(study: Study) -> Figure | None:
         " once on complete lists; macro percent. Off the diagonal the cutoff changed the judgment;"
         " red cells turn a gain into a loss or back."
     )
-    return Figure("transitions", "Judgments that a cutoff changes", caption, svg)
+    titles = f"judgment at L = {length}", "judgment on complete lists"
+    drawing = HeatMaps(LABELS, *titles, panels)
+    return Figure("transitions", "Judgments that a cutoff changes", caption, svg, drawing)
 
 
 def mechanism_figure(study: Study) -> Figure | None:
@@ -91,11 +97,13 @@ def mechanism_figure(study: Study) -> Figure | None:
         "Dense angle and sparse turnover",
     )
     draws = {dataset: mechanism_draws(study, dataset) for dataset in study.datasets}
+    panels = {}
     for panel, column in enumerate(shown):
         values = {
             dataset: frame[column].drop_nulls().to_numpy() for dataset, frame in draws.items()
         }
         boxes = {dataset: _box(own) for dataset, own in values.items() if len(own)}
+        panels[DIAGNOSTICS[column]] = {dataset_name(d): box for d, box in boxes.items()}
         start = left + panel * (width + 40)
         high = max((box[4] for box in boxes.values()), default=1.0) or 1.0
         x = Scale(0, high * 1.05, start, start + width)
@@ -118,103 +126,14 @@ def mechanism_figure(study: Study) -> Figure | None:
         "Query-draws without fallbacks. Boxes show quartiles and median, whiskers the last value"
         " within 1.5 interquartile ranges; outliers are left out."
     )
-    return Figure("mechanism", "Angle and turnover by data set", caption, svg)
+    drawing = Boxes(panels)
+    return Figure("mechanism", "Angle and turnover by data set", caption, svg, drawing)
 
 
 def _box(values: np.ndarray) -> tuple[float, float, float, float, float]:
     q1, median, q3 = (float(v) for v in np.quantile(values, (0.25, 0.5, 0.75)))
     inside = values[(values >= q1 - 1.5 * (q3 - q1)) & (values <= q3 + 1.5 * (q3 - q1))]
     return float(inside.min()), q1, median, q3, float(inside.max())
-
-
-def pareto_figure(study: Study) -> Figure | None:
-    """Macro nDCG@10 against macro total depth; the front holds what nothing beats in both."""
-    points = []
-    for method in study.methods:
-        depth, ndcg = macro_of(study, method, "depth_total"), macro_of(study, method, NDCG.column)
-        two = study.dataset_means(method, "depth_dense") and study.dataset_means(
-            method, "depth_sparse"
-        )
-        if depth and ndcg is not None and two:
-            points.append((depth, ndcg, method))
-    if len(points) < 2:
-        return None
-    svg = Svg(720, 420, "nDCG@10 against total depth")
-    x = Scale(
-        min(p[0] for p in points) / 1.12, max(p[0] for p in points) * 1.25, PLOT_LEFT, 700, log=True
-    )
-    y = Scale(*padded([p[1] for p in points], 0.12), 360, 40)
-    svg.axes(
-        x,
-        y,
-        "total certification depth, documents (logarithmic; less is better)",
-        "nDCG@10 (more is better)",
-    )
-    front: list[tuple[float, float, str]] = []
-    for point in sorted(points, key=lambda p: (p[0], -p[1])):
-        if not front or point[1] > front[-1][1]:
-            front.append(point)
-    svg.path([(x(depth), y(ndcg)) for depth, ndcg, _ in front], "front")
-    taken = [Box(x(depth) - 6, y(ndcg) - 6, 12, 12) for depth, ndcg, _ in points]
-    for place, point in enumerate(sorted(points, key=lambda p: -p[1])):
-        depth, ndcg, method = point
-        tip = f"{method_name(method)}: nDCG@10 {ndcg:.4f}, total depth {depth:.1f}"
-        svg.circle(
-            x(depth),
-            y(ndcg),
-            7 if point in front else 5,
-            f"dot s{place % 8 + 1}",
-            f"{tip} (Pareto front)" if point in front else tip,
-        )
-        _label(
-            svg,
-            x(depth),
-            y(ndcg),
-            method_name(method),
-            "head" if point in front else "label",
-            taken,
-        )
-    caption = (
-        "Macros over the same data sets. The dashed line joins the Pareto front: no method is"
-        " better in both. Where names would overlap, hover the point."
-    )
-    return Figure("pareto", "Effectiveness against depth", caption, svg)
-
-
-@dataclass(frozen=True)
-class Box:
-    """A rectangle that a label must not cover."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def meets(self, other: "Box") -> bool:
-        across = self.x < other.x + other.width and other.x < self.x + self.width
-        return across and self.y < other.y + other.height and other.y < self.y + self.height
-
-
-def _label(svg: Svg, x: float, y: float, text: str, css: str, taken: list[Box]) -> None:
-    """Write a point's name where nothing else is, or not at all."""
-    width = (7.6 if css == "head" else 6.7) * len(text)
-    for dx, dy in (
-        (11, 4),
-        (-11 - width, 4),
-        (-width / 2, -11),
-        (-width / 2, 20),
-        (9, -8),
-        (9, 16),
-    ):
-        box = Box(x + dx, y + dy - 10, width, 13)
-        if (
-            box.x > PLOT_LEFT
-            and box.x + width < svg.width
-            and not any(box.meets(other) for other in taken)
-        ):
-            taken.append(box)
-            svg.text(box.x, y + dy, text, css)
-            return
 
 
 def difference_figure(study: Study, other: str) -> Figure | None:
@@ -233,6 +152,7 @@ def difference_figure(study: Study, other: str) -> Figure | None:
         rows * (height + top + 10) + 20,
         f"{name} − {method_name(other)} by query",
     )
+    panels = {}
     for place, (dataset, (own, base)) in enumerate(pairs.items()):
         x0 = left + place % columns * (left + width + 20)
         y0 = top + place // columns * (height + top + 10)
@@ -248,6 +168,7 @@ def difference_figure(study: Study, other: str) -> Figure | None:
             " losses"
         )
         svg.text(x0, y0 - 12, head, "head")
+        panels[head] = changed.select("query_id", "base", NDCG.column).rows()
         reach = max(float(np.abs(changes).max(initial=0)), 0.05)
         y = Scale(-reach, reach, y0 + height, y0)
         for tick in y.ticks(4):
@@ -273,13 +194,15 @@ def difference_figure(study: Study, other: str) -> Figure | None:
         f"{name} minus"
         f" {method_name(other)}'s, sorted; ties are the gap in the middle."
     )
-    return Figure(
-        f"differences_{other}", f"{name} against {method_name(other)}, query by query", caption, svg
-    )
+    title = f"{name} against {method_name(other)}, query by query"
+    drawing = Changes("change of nDCG@10", panels)
+    return Figure(f"differences_{_file_name(other)}", title, caption, svg, drawing)
 
 
-FIGURES: tuple[Callable[[Study], Figure | None], ...] = (
-    pareto_figure,
-    transition_figure,
-    mechanism_figure,
-)
+def _file_name(method: str) -> str:
+    """A method as part of a file's name, in ASCII; what is changed is told apart by a hash."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", method)
+    return plain if plain == method else f"{plain}-{sha256(method.encode()).hexdigest()[:6]}"
+
+
+FIGURES: tuple[Callable[[Study], Figure | None], ...] = (transition_figure, mechanism_figure)

@@ -6,6 +6,7 @@ macros of the sets on which the method was developed and of those that were held
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -51,8 +52,10 @@ def macro_intervals_table(study: Study, sampling: Sampling) -> Table | None:
         return None
     columns = [Column("method", "method")]
     for outcome in PRIMARY:
-        columns.append(outcome_column(outcome))
-        columns.append(Column(f"{outcome.column}_ci", f"{outcome.title}, 95 % CI", outcome.form))
+        columns.append(replace(outcome_column(outcome), group=outcome.title, short="mean"))
+        title = f"{outcome.title}, 95 % CI"
+        own = Column(f"{outcome.column}_ci", title, outcome.form, group=outcome.title)
+        columns.append(replace(own, short="95 % CI"))
     return Table("macro_intervals", "Macro means and intervals", columns, rows, [over(study)])
 
 

@@ -1,17 +1,14 @@
-"""Tables as terminal tables, Markdown and LaTeX (booktabs): the same cells, each in the target's
-own escapes.
-"""
+"""Tables as terminal tables and Markdown: the same cells, each in the target's own escapes."""
 
 from collections.abc import Sequence
 
 from desa_ray.printable import printable
-from desa_ray.report.escapes import latex, markdown
+from desa_ray.report.escapes import markdown
 from desa_ray.report.table import Table
 from desa_ray.terminal import PlainTable, shown
 
 RICH = {"best": "bold", "second": "underline", "": ""}
 MARKDOWN = {"best": "**{}**", "second": "_{}_", "": "{}"}
-LATEX = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
 
 
 def rich_table(table: Table) -> PlainTable:
@@ -46,42 +43,3 @@ def markdown_table(table: Table) -> str:
 def piped(cells: Sequence[str]) -> str:
     """One line of a Markdown table."""
     return f"| {' | '.join(cells)} |"
-
-
-def latex_table(table: Table) -> str:
-    """A `table` environment that needs the package booktabs; best values bold, second ones
-    underlined, no quantiles beside means.
-    """
-    table = table.narrow()
-    align = "".join("r" if column.form else "l" for column in table.columns)
-    head = _latex_row([latex(column.title) for column in table.columns])
-    body = []
-    for cells, marks in zip(table.shown(), table.marks(), strict=True):
-        marked = zip(cells, marks, strict=True)
-        body.append(_latex_row([LATEX[mark].format(latex(cell)) for cell, mark in marked]))
-    caption = ". ".join(latex(part) for part in (table.title, table.about, *table.notes) if part)
-    return "\n".join(
-        [
-            r"\begin{table}[t]",
-            r"\centering\footnotesize",
-            rf"\begin{{tabular}}{{{align}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{caption}.}}",
-            rf"\label{{tab:{table.name}}}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    """One row; a first cell that begins like an argument of the line end or rule before it is kept
-    apart from it.
-    """
-    apart = "{}" if cells and cells[0].startswith(("[", "*", "(")) else ""
-    return f"{apart}{' & '.join(cells)} " + r"\\"

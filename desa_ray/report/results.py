@@ -25,6 +25,7 @@ from desa_ray.report.table import Column, Row, Table, Value
 PCT = "{:+.2f}"
 DEPTHS = ("depth_dense", "depth_sparse")
 DEPTH_COLUMNS = (*DEPTHS, "depth_total")
+REDUCED_DENSE, REDUCED_SPARSE = ("reduction %", "L_D"), ("reduction %", "L_S")
 
 
 def outcome_column(outcome: Outcome) -> Column:
@@ -100,6 +101,12 @@ def main_methods(study: Study) -> list[str]:
     return [m for m in study.methods if m in (study.roles.main or study.two_channels)]
 
 
+def _better(key: str, title: str, form: str, help_: str, heads: tuple[str, str]) -> Column:
+    """A column that is better the higher it is, with its common and its own heading in print."""
+    group, short = heads
+    return Column(key, title, form, help=help_, toward="high", group=group, short=short)
+
+
 def main_table(study: Study) -> Table | None:
     """Macro means of the main methods, and what they change beside the reference."""
     rows = []
@@ -130,11 +137,11 @@ def main_table(study: Study) -> Table | None:
         Column("method", "method"),
         *([Column("construction", "construction")] if named else []),
         *outcome_columns(PRIMARY),
-        Column("ndcg_at_10_gain", "nDCG gain %", PCT, help=over_base),
-        Column("recall_at_20_gain", "Recall gain %", PCT, help=over_base),
-        Column("depth_dense_reduction", "L_D reduction %", "{:.2f}", help=from_base),
-        Column("depth_sparse_reduction", "L_S reduction %", "{:.2f}", help=from_base),
-        Column("both_shallower", "shallower in both %", "{:.2f}", help=shallower),
+        _better("ndcg_at_10_gain", "nDCG gain %", PCT, over_base, ("gain %", "nDCG")),
+        _better("recall_at_20_gain", "Recall gain %", PCT, over_base, ("gain %", "Recall")),
+        _better("depth_dense_reduction", "L_D reduction %", "{:.2f}", from_base, REDUCED_DENSE),
+        _better("depth_sparse_reduction", "L_S reduction %", "{:.2f}", from_base, REDUCED_SPARSE),
+        _better("both_shallower", "shallower in both %", "{:.2f}", shallower, ("", "")),
     )
     notes = [over(study), *_lacking(study, [row.about["method"] for row in rows])]
     return Table("main", "Main results", columns, rows, notes, about=study.about)
@@ -177,7 +184,7 @@ def per_dataset_table(study: Study) -> Table:
         Column("dataset", "data set"),
         Column("method", "method"),
         Column("queries", "queries", "{:d}"),
-        *(replace(column, better=None) for column in outcome_columns(PRIMARY)),
+        *(replace(own, better=None, toward=own.better) for own in outcome_columns(PRIMARY)),
         Column(
             "sparse_support", "sparse support", "{:.1f}", help="documents in the sparse ranking"
         ),
@@ -211,32 +218,37 @@ def channel_evidence_table(study: Study) -> Table | None:
     alone = {kind: method_name(method) for kind, method in roles.parts.items()}
     against = f"{own} against {base}"
     ratio = f"ratio of mean sparse supports to {base}'s"
+    changed = "change of nDCG %"
     columns = (
         Column("dataset", "data set"),
-        Column("subject_gain", f"{own} vs {base}: nDCG %", PCT),
-        Column(
+        _better("subject_gain", f"{own} vs {base}: nDCG %", PCT, "", (changed, f"{own} vs {base}")),
+        _better(
             "plus_dense",
             "+Dense given Sparse: nDCG %",
             PCT,
-            help=f"{own} against {alone.get('sparse', 'its sparse part alone')}",
+            f"{own} against {alone.get('sparse', 'its sparse part alone')}",
+            (changed, "+Dense given Sparse"),
         ),
-        Column(
+        _better(
             "plus_sparse",
             "+Sparse given Dense: nDCG %",
             PCT,
-            help=f"{own} against {alone.get('dense', 'its dense part alone')}",
+            f"{own} against {alone.get('dense', 'its dense part alone')}",
+            (changed, "+Sparse given Dense"),
         ),
-        Column("dense_reduction", "L_D reduction %", "{:.1f}", help=against),
+        _better("dense_reduction", "L_D reduction %", "{:.1f}", against, REDUCED_DENSE),
         *tail_columns(DEPTH_DENSE, reduction=True),
-        Column("sparse_reduction", "L_S reduction %", "{:.1f}", help=against),
+        _better("sparse_reduction", "L_S reduction %", "{:.1f}", against, REDUCED_SPARSE),
         *tail_columns(DEPTH_SPARSE, reduction=True),
-        *(
-            Column(f"{m}_support", f"support: {method_name(m)} ×", "{:.2f}", help=ratio)
-            for m in others
-        ),
-        Column("subject_support", f"support: {own} ×", "{:.2f}", help=ratio),
+        *(_support(f"{m}_support", method_name(m), ratio) for m in others),
+        _support("subject_support", own, ratio),
     )
     return Table("channel_evidence", "Evidence a channel at a time", columns, rows)
+
+
+def _support(key: str, name: str, help_: str) -> Column:
+    title = f"support: {name} ×"
+    return Column(key, title, "{:.2f}", help=help_, group="support ×", short=name)
 
 
 def _evidence(study: Study, dataset: str, others: Sequence[str]) -> Row:

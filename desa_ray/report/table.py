@@ -24,6 +24,9 @@ class Column:
         better: which end of the column is marked as best, if any.
         help: a sentence for readers, where the title does not say it all.
         tail: quantiles beside a mean, which terminals and printed pages have no place for.
+        toward: which end is better where none is marked.
+        group, short: in print, the heading that the column shares with its neighbours, and its own
+            title below that.
     """
 
     key: str
@@ -32,6 +35,14 @@ class Column:
     better: Literal["high", "low"] | None = None
     help: str = ""
     tail: bool = False
+    toward: Literal["high", "low"] | None = None
+    group: str = ""
+    short: str = ""
+
+    @property
+    def arrow(self) -> str:
+        """The direction of better, where there is one."""
+        return {"high": "↑", "low": "↓"}.get(self.better or self.toward or "", "")
 
     def show(self, value: Value, form: str | None = None) -> str:
         """The printed form: an en dash for nothing, brackets for an interval, a real minus sign."""

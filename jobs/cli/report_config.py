@@ -10,6 +10,8 @@ from desa_ray.config import STRICT, Float, Int, StoreConfig, Text, TrackingConfi
 from desa_ray.core.statistics.release import SEED
 from desa_ray.core.statistics.sampling import Sampling, Scheme
 from desa_ray.report.gain import Gain
+from desa_ray.report.painters import Columns
+from desa_ray.report.printing import Kind
 from desa_ray.report.roles import Roles
 
 
@@ -21,6 +23,11 @@ def _texts(value: Any) -> Any:
 
 def _text(value: Any) -> Any:
     return None if value is None else str(value)
+
+
+def _number(value: Any) -> Any:
+    """Digits as a number, as a literal takes no text."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 NOTHING = BeforeValidator(lambda value: value or {})  # null, so that Hydra takes new keys
@@ -55,7 +62,9 @@ class MarginConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class RolesConfig:
-    """Who is compared with whom; what is left out is taken from the records."""
+    """Who is compared with whom, where what is left out is taken from the records; and how it is
+    printed.
+    """
 
     subject: Word
     baselines: Texts
@@ -65,6 +74,9 @@ class RolesConfig:
     families: Annotated[dict[str, list[tuple[str, str]]], NOTHING]
     all_pairs: bool
     margin: MarginConfig
+    figures: Annotated[list[Kind], BeforeValidator(_texts)]
+    columns: Annotated[Columns, BeforeValidator(_number)]
+    cost: bool
 
     def roles(self, preset: Roles) -> Roles:
         """The roles of a preset, with what was named in its place."""

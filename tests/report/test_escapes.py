@@ -17,8 +17,9 @@ from markdown_it import MarkdownIt
 from desa_ray.printable import printable
 from desa_ray.report.escapes import LATEX_SIGNS, html, latex, markdown
 from desa_ray.report.figures import Figure
+from desa_ray.report.latex import latex_table
 from desa_ray.report.page import page
-from desa_ray.report.render import latex_table, markdown_table
+from desa_ray.report.render import markdown_table
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.svg import Svg
 from desa_ray.report.table import Column, Row, Table
@@ -147,7 +148,8 @@ def test_markdown_of_github_has_no_address_or_mathematics(text):
 COMMANDS = {
     *("begin", "end", "centering", "footnotesize", "toprule", "midrule", "bottomrule", "caption"),
     *("label", "textbf", "underline", "textbackslash", "textasciitilde", "textasciicircum"),
-    *("symbol", "textbar", "times", "circ", "kappa"),
+    *("symbol", "textbar", "times", "circ", "kappa", "uparrow", "shortstack", "fontsize"),
+    *("selectfont", "setlength", "tabcolsep", "raggedright", "arraybackslash"),
 }
 
 

@@ -13,10 +13,12 @@ from rich.console import Console
 
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.report.build import build_report, write_report
-from desa_ray.report.render import latex_table, markdown_table, rich_table
+from desa_ray.report.latex import latex_table
+from desa_ray.report.render import markdown_table, rich_table
 from desa_ray.report.study import Study
 from desa_ray.report.svg import Scale, compact
 from desa_ray.report.table import Column, Row, Table
+from tests.report.latex_check import check
 from tests.report.made_up import everything
 
 TABLE = Table(
@@ -93,7 +95,7 @@ def test_frames_keep_unrounded_numbers_and_split_intervals(tmp_path):
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     report = build_report(Study(everything()), Sampling(200))
-    return report, folder, write_report(report, folder)
+    return report, folder, write_report(report, folder, ["svg"])
 
 
 class _Links(HTMLParser):
@@ -167,13 +169,19 @@ def test_every_table_and_figure_the_issue_asks_for_is_written(written):
     for table in report.all_tables():
         csv = pl.read_csv(folder / "tables" / f"{table.name}.csv")
         assert csv.shape == pl.read_parquet(folder / "tables" / f"{table.name}.parquet").shape
-    assert (folder / "report.tex").read_text().count(r"\toprule") == len(report.all_tables())
+        for columns in (1, 2):
+            assert check(latex_table(table, report.about, columns))
+        assert (folder / "tables" / f"{table.name}.tex").read_text().count(r"\toprule")
+    for figure in report.figures:
+        assert pl.read_csv(folder / "figures" / f"{figure.name}.csv").height
+        assert (folder / "figures" / f"{figure.name}.svg").is_file()
+    assert (folder / "report.tex").read_text().count(r"\input") == len(report.all_tables())
 
 
 def test_figures_are_well_formed_and_carry_their_numbers(written):
-    report, folder, _ = written
+    report, _, _ = written
     for figure in report.figures:
-        root = ElementTree.parse(folder / "figures" / f"{figure.name}.svg").getroot()
+        root = ElementTree.fromstring(figure.svg.render(standalone=True))
         text = ElementTree.tostring(root, encoding="unicode")
         assert "nan" not in text
         tips = [node.text for node in root.iter("{http://www.w3.org/2000/svg}title")]
@@ -188,7 +196,7 @@ def test_figures_are_well_formed_and_carry_their_numbers(written):
 def test_equal_records_give_equal_files(written, tmp_path):
     _, folder, files = written
     shuffled = everything().sample(fraction=1, shuffle=True, seed=5)
-    again = write_report(build_report(Study(shuffled), Sampling(200)), tmp_path)
+    again = write_report(build_report(Study(shuffled), Sampling(200)), tmp_path, ["svg"])
     assert [f.relative_to(folder) for f in files] == [f.relative_to(tmp_path) for f in again]
     for one, two in zip(files, again, strict=True):
         assert one.read_bytes() == two.read_bytes(), one.name

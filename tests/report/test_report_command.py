@@ -9,12 +9,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from PIL import Image
 
 from desa_ray.errors import DesaError
 from desa_ray.report.load import FILE, load_records
 from tests.desa_fixtures import QUERIES, run_desa
 
-QUICK = ["resamples=200", "seed=3"]
+QUICK = ["resamples=200", "seed=3", "report.figures=[]"]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_the_newest_sweep_is_reported_shown_written_and_logged(first, sweep):
         "report.tex",
         "report.json",
         "tables/main.csv",
-        "figures/pareto.svg",
+        "figures/pareto.csv",
     } <= set(files)
     (run_id,) = re.findall(r"MLflow run: ([0-9a-f]{32})", done.stderr)
     client = MlflowClient(f"sqlite:///{sweep / 'home' / 'mlflow.db'}")
@@ -264,10 +265,18 @@ def test_a_story_without_its_store_says_so(sweep, tmp_path):
 
 
 def test_top_lists_and_judgments_go_to_trec_files(sweep, demo_slice):
-    """Top lists and judgments go to trec files that independent readers take."""
+    """Top lists and judgments go to trec files that independent readers take; figures that are
+    asked for are written too.
+    """
     import ir_measures
 
-    _, written = report(sweep, *QUICK, "trec=true", "tracking.enabled=false")
+    printed = ("report.figures=png", "report.columns=1", "report.cost=true")
+    _, written = report(sweep, *QUICK, *printed, "trec=true", "tracking.enabled=false")
+    with Image.open(written / "figures" / "cost.png") as picture:
+        assert picture.width == 990
+    costs = pl.read_csv(written / "figures" / "cost.csv")
+    assert {"bytes stored a query (less is better)"} <= set(costs["cost"])
+    assert costs.group_by("cost").agg(pl.col("on_front").any())["on_front"].all()
     folder = written / "trec" / "slice"
     run = list(ir_measures.read_trec_run(str(folder / "desa.draw1.trec")))
     qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels.txt")))
