@@ -1,7 +1,7 @@
 """Which tests may skip, for which reason, and how many for each.
 
-A skip with another reason fails the session. In a whole run (`make test`) a reason applies to all
-its tests or to none, so that a test that newly skips is noticed.
+A skip with another reason fails the session, and so does, in a whole run (`make test`), a reason
+that holds for more tests than listed: a test that newly skips is noticed.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-# Reason → tests of `make test` that skip for it where it holds.
+# Reason → how many tests of `make test` skip for it at most.
 ALLOWED = {
     # collections that are not ours to publish; made-up documents and the demo stand in for them
     r"scifact is not here: .*": 3,
@@ -68,9 +68,9 @@ def unexpected(skipped: Counter[str], *, whole: bool) -> list[str]:
             counts[known] += number
     if whole:
         wrong += [
-            f"{number} skipped, {ALLOWED[reason]} expected: {reason}"
+            f"{number} skipped, at most {ALLOWED[reason]} expected: {reason}"
             for reason, number in counts.items()
-            if number != ALLOWED[reason]
+            if number > ALLOWED[reason]
         ]
     return wrong
 

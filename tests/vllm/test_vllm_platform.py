@@ -16,8 +16,8 @@ import pytest
 from desa_ray.engines.smollm2 import smollm2_folder
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
-FIVE = ["dataset=demo_small", "dataset.queries=[need-02,need-04,need-06,need-09,need-12]"]
-COMMON = [*FIVE, "generator=smollm2", "draws=2", "cluster.cpus=2"]
+THREE = ["dataset=demo_small", "dataset.queries=[need-02,need-06,need-12]"]
+COMMON = [*THREE, "generator=smollm2", "draws=2", "cluster.cpus=2"]
 
 
 def _environment(home: Path, model_home: Path) -> dict[str, str]:
@@ -55,7 +55,7 @@ def _rows(path: Path) -> dict[tuple[str, int], tuple]:
 
 @pytest.fixture(scope="module")
 def generated(model_home, tmp_path_factory) -> Path:
-    """A folder where 5 queries x 2 draws were generated although the engine was killed after the
+    """A folder where 3 queries x 2 draws were generated although the engine was killed after the
     first shard.
     """
     smollm2_folder(model_home)  # converted once for all tests, not once per folder of theirs
@@ -67,7 +67,7 @@ def generated(model_home, tmp_path_factory) -> Path:
         "desa_ray.jobs",
         "generate",
         *COMMON,
-        "cluster.shard_generations=3",
+        "cluster.shard_generations=2",
         "export=exported",
     ]
     with (folder / "log").open("w") as log:
@@ -93,14 +93,14 @@ def generated(model_home, tmp_path_factory) -> Path:
 def test_every_query_and_draw_is_there_once_although_the_engine(generated):
     """Every query and draw is there once although the engine was killed."""
     rows = _rows(generated / "exported" / "references.jsonl")
-    assert len(rows) == 5 * 2
+    assert len(rows) == 3 * 2
     assert all(len(texts) == (0 if fallback else 5) for texts, fallback in rows.values())
 
 
 def test_text_does_not_depend_on_shards_or_on_the_kill(generated, model_home, tmp_path):
     arguments = [
         "generate",
-        *FIVE,
+        *THREE,
         "generator=smollm2",
         "draws=1",
         "cluster=serial",
@@ -123,7 +123,7 @@ def test_desa_runs_on_the_generated_text_into_mlflow(generated, model_home):
         path: path.read_bytes() for path in (home / "store" / "generation").glob("*/part-*")
     } == parts
     (cell,) = json.loads(next(generated.glob("outputs/*/*/summary.json")).read_text())["cells"]
-    assert (cell["generator"], cell["n_queries"], cell["draws"]) == ("smollm2", 5, 2)
+    assert (cell["generator"], cell["n_queries"], cell["draws"]) == ("smollm2", 3, 2)
     manifests = [
         json.loads(path.read_text())
         for path in (home / "store" / "generation").glob("*/manifest.json")
@@ -146,7 +146,7 @@ def test_an_export_replays_elsewhere_with_the_same_numbers(generated, model_home
     ]
     arguments = [
         "run",
-        *FIVE,
+        *THREE,
         "draws=2",
         "cluster=serial",
         "tracking.enabled=false",
