@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from desa_ray.output import print_text
+from desa_ray.printable import printable_lines
 
 Item = TypeVar("Item")
 AFTER_S = 1.0  # what takes less is not told
@@ -32,16 +33,14 @@ def counting(items: Sequence[Item], what: str) -> Iterator[Item]:
             yield item
     finally:
         if shown and terminal:
-            _write("\r\x1b[K")
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 def _tell(line: str, terminal: bool) -> None:
     if terminal:
-        _write(f"\r{line}\x1b[K")
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.write(printable_lines(line))
+        sys.stderr.flush()
     else:
         print_text(line, stderr=True)
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

@@ -29,5 +29,5 @@ def test_a_terminals_line_replaces_itself_and_goes_away(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     assert [*counting("ab", "composing cells")] == ["a", "b"]
     assert sys.stderr.getvalue() == (
-        "\rcomposing cells: 0 of 2 (0 %)\x1b[K\rcomposing cells: 1 of 2 (50 %)\x1b[K\r\x1b[K"
+        "\r\x1b[Kcomposing cells: 0 of 2 (0 %)\r\x1b[Kcomposing cells: 1 of 2 (50 %)\r\x1b[K"
     )

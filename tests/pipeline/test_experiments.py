@@ -33,6 +33,7 @@ RECORDED = [
     "generator.map={hyde: references, mugi: references}",
 ]
 ON_A_SLICE = {  # what a user without the paper's models would sweep instead
+    "budget": ["generator.map={hyde: references, mugi: references, query2doc: references}"],
     "corpus_size": ["dataset.size=60,120,200,all"],
     "encoder": ["encoder=minilm_l6,minilm_l3"],
     "generator": ["dataset.sample=10"],
