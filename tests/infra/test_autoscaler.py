@@ -32,7 +32,8 @@ def _autoscaling(address: str) -> dict:
         "idle_timeout_minutes": 0.1,
         "upscaling_speed": 10.0,
         "provider": {
-            "type": "fake_multinode",
+            "type": "external",  # by its module: the wheel lacks the defaults of its own type
+            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
             "gcs_address": address,
             "head_node_id": HEAD,
             "launch_multiple": True,
