@@ -38,10 +38,10 @@ setup: $(VENV)/cpu.stamp ## make the environment for running
 demo: setup ## run DESA, its ablations and the baseline on the built-in collection
 	@$(BIN)/desa run -m +experiment=demo
 
-test: $(VENV)/dev.stamp ## run the tests (8 to 12 minutes on 2 cores)
+test: $(VENV)/dev.stamp ## run the tests (about 20 minutes on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow and not vllm and not bench"
 
-test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (under a minute)
+test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (a minute and a half on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not slow and not vllm and not bench" tests/core tests/store tests/data
 
 coverage: $(VENV)/dev.stamp ## run the tests (or TESTS=tests/core) and print which lines none of them runs
