@@ -85,10 +85,10 @@ def cluster_nodes(config: ClusterConfig) -> dict[str, Node]:
     if config.kind != "existing":
         return living
     groups = _reported_groups()
-    if not groups and config.max_nodes:
-        groups = [(Node(config.node_cpus, config.node_gpus), config.max_nodes)]
+    if not groups:
         there = sum(node.cpus > 0 or node.gpus > 0 for node in living.values())
-        return living | _added(groups[0][0], config.max_nodes - there, 0)
+        kind = Node(config.node_cpus, config.node_gpus)
+        return living | _added(kind, config.max_nodes - there, 0)
     found = dict(living)
     for number, (kind, limit) in enumerate(groups):
         found |= _added(kind, limit - list(living.values()).count(kind), number)

@@ -15,6 +15,7 @@ from typing import Any
 
 import ray
 from pydantic import TypeAdapter, ValidationError
+from ray.exceptions import RayError
 
 from desa_ray.errors import counted, listed
 from desa_ray.pipeline.stage import Pool
@@ -88,7 +89,8 @@ class ClaimBoard:
 
     def withdraw(self) -> None:
         """Take this run's record away."""
-        with suppress(Exception):  # a cluster that is gone holds no record either
+        # A cluster that is gone, or was never reached, holds no record either.
+        with suppress(RayError, RuntimeError, OSError, AssertionError):
             _delete(self._key())
 
     def _key(self) -> bytes:

@@ -23,7 +23,7 @@ SHARE_EVERY_S = 2.0
 REMIND_EVERY_S = 60.0
 
 
-@dataclass
+@dataclass(frozen=True)
 class Change:
     """Workers to spawn and workers to end for them."""
 
@@ -198,9 +198,11 @@ class Staffing:
 
     def _tell(self, starved: Sequence[Pool], now: float) -> None:
         names = {pool.name for pool in starved}
+        up = {entry.pool.name for entry in self.roster.workers.values() if entry.up}
         for name in [name for name in self._waiting if name not in names]:
             del self._waiting[name]
-            self.note(f"{name}: goes on")
+            if name in up:  # and did not end without ever having had a place
+                self.note(f"{name}: goes on")
         for pool in starved:
             if now - self._waiting.get(pool.name, -REMIND_EVERY_S) >= REMIND_EVERY_S:
                 self._waiting[pool.name] = now

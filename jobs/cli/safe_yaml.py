@@ -167,7 +167,7 @@ class _Reader:
             event = self.loader.peek_event()
             name = self._name(event)
             if name in found:
-                raise self._refused(event, f"{shown(name)} stands twice", "keep one of them")
+                raise self._refused(event, f"{shown(name)} occurs twice", "keep one of them")
             self.lines[(*path, name)] = event.start_mark.line + 1
             found[name] = self._node((*path, name), depth + 1)
         self.loader.get_event()

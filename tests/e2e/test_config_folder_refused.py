@@ -110,7 +110,7 @@ CONTENTS = {
     "defaults in a circle": (f"defaults: [mine, _self_]\n{MINE}", ["come back"]),
     "defaults that would win in silence": (f"defaults: [desa]\n{MINE}", ["add _self_"]),
     "defaults that are no list": (f"defaults: {{method: desa}}\n{MINE}", ["are a list"]),
-    "a name twice": ("name: a\nname: b\n", ["mine.yaml:2", "'name' stands twice"]),
+    "a name twice": ("name: a\nname: b\n", ["mine.yaml:2", "'name' occurs twice"]),
     "a second document": (f"{MINE}---\n{MINE}", ["mine.yaml:5", "a second document"]),
     "merged keys": ("x: &x {name: a}\n<<: *x\n", ["mine.yaml:2", "merge"]),
     "an alias of itself": ("name: &a [*a]\n", ["mine.yaml:1", "alias"]),

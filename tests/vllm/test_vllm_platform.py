@@ -49,7 +49,7 @@ def _rows(path: Path) -> dict[tuple[str, int], tuple]:
         (row["query_id"], row["draw"]): (tuple(row["texts"]), row.get("fallback", False))
         for row in rows
     }
-    assert len(found) == len(rows), "a query and draw stands twice"
+    assert len(found) == len(rows), "a query and draw occurs twice"
     return found
 
 
