@@ -38,11 +38,14 @@ setup: $(VENV)/cpu.stamp ## make the environment for running
 demo: setup ## run DESA, its ablations and the baseline on the built-in collection
 	@$(BIN)/desa run -m +experiment=demo
 
-test: $(VENV)/dev.stamp ## run the tests (about 20 minutes on 2 cores)
-	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "not slow and not vllm and not bench"
+test: $(VENV)/dev.stamp ## run the tests (7 minutes on 2 cores)
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "not long and not slow and not vllm and not bench"
+
+test-long: $(VENV)/dev.stamp ## the tests that take many seconds each: whole sweeps, clusters, kills, servers
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "long and not slow and not vllm and not bench"
 
 test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (a minute and a half on 2 cores)
-	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not slow and not vllm and not bench" tests/core tests/store tests/data
+	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not long and not slow and not vllm and not bench" tests/core tests/store tests/data
 
 coverage: $(VENV)/dev.stamp ## run the tests (or TESTS=tests/core) and print which lines none of them runs
 	@rm -f .coverage .coverage.*
@@ -92,4 +95,4 @@ lock: $(BIN)/python ## resolve the locks again (hashes, no addresses; a cluster 
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test test-fast coverage vllm-env test-vllm infra-tools check docs bench bench-scale reproduce lock clean
+.PHONY: help setup demo test test-long test-fast coverage vllm-env test-vllm infra-tools check docs bench bench-scale reproduce lock clean

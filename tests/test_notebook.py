@@ -59,6 +59,7 @@ def test_the_package_lists_what_it_offers():
         _ = desa_ray.runs  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_a_run_computes_what_its_plan_says(swept):
     planned, results, _ = swept
     states = Counter(planned.stages["state"])
@@ -192,6 +193,7 @@ def test_two_runs_on_local_ray_at_once(place):
         assert serial.rankings().rows() == found[number].rankings().rows()
 
 
+@pytest.mark.long
 def test_an_interrupt_leaves_what_is_stored(swept, place):
     """Ctrl-C in the middle: the next call computes the rest only, and gives the same rankings."""
     overrides = [*QUICK, "store.root=interrupted", UNLOGGED]
@@ -258,6 +260,7 @@ def small(place: Path) -> str:
     return ", ".join(map(repr, instead))
 
 
+@pytest.mark.long
 def test_the_examples_of_the_pages_run(small):
     """The Python blocks of README.md and docs/python.md, one after another."""
     seen: dict = {}
@@ -272,6 +275,7 @@ def test_the_examples_of_the_pages_run(small):
     assert seen["results"].records.height == 8 + 3 * 8  # a draw of Original, three of DESA
 
 
+@pytest.mark.long
 def test_the_tutorial_runs(small):
     """Every cell, in order. Its certification depths by hand are those of the record, and lists
     cut there have the same top.

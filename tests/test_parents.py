@@ -120,6 +120,7 @@ def kill_and_see_all_end(
                 process.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DRIVERS)
 def test_children_end_with_a_killed_driver(kind, tmp_path):
     command = [sys.executable, "-c", COMMON + DRIVERS[kind], str(tmp_path)]
@@ -127,6 +128,7 @@ def test_children_end_with_a_killed_driver(kind, tmp_path):
     kill_and_see_all_end(driver, lambda found: AT_WORK[kind](tmp_path, found))
 
 
+@pytest.mark.long
 def test_a_killed_serial_run_leaves_no_process(collection, tmp_path):
     """`desa run cluster=serial` from the first stage that needs Java on."""
     command = [sys.executable, "-m", "desa_ray.jobs", "run", *dataset(collection), "cluster=serial"]

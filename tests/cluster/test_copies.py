@@ -95,6 +95,7 @@ def _left(temporary: Path) -> list[str]:
     return sorted(path.name for path in temporary.iterdir() if path.name.startswith("desa-"))
 
 
+@pytest.mark.long
 def test_actors_leave_no_copies(temporary):
     task = _task("actors")
     with session(CONFIG) as death:

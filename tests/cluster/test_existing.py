@@ -55,6 +55,7 @@ def test_two_nodes_give_the_records_of_a_serial_run_and_stay_up(cluster, small_s
     )  # the first run left the cluster as it was
 
 
+@pytest.mark.long
 def test_a_pool_that_no_node_can_hold_is_refused(cluster, small_slice, tmp_path):
     # Two nodes of one CPU each: a worker of two CPUs fits the sum, but none of the nodes.
     """A pool that no node can hold is refused with what the cluster has."""
@@ -69,6 +70,7 @@ def test_a_pool_that_no_node_can_hold_is_refused(cluster, small_slice, tmp_path)
     )  # refused before any pool set to work
 
 
+@pytest.mark.long
 def test_a_process_that_had_a_cluster_of_its_own_joins(cluster, tmp_path):
     """A process that had a cluster of its own joins another with that ones token."""
     with session(ClusterConfig(cpus=1)):
@@ -78,6 +80,7 @@ def test_a_process_that_had_a_cluster_of_its_own_joins(cluster, tmp_path):
         assert check_nodes(Needs({"DESA_HOME": str(tmp_path)}, {})) == 3
 
 
+@pytest.mark.long
 def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path):
     ray.init(address=cluster.address, logging_level="ERROR")
     try:

@@ -129,6 +129,7 @@ def _find(value: object, name: str) -> int:
     return None
 
 
+@pytest.mark.long
 def test_interrupt_ends_cleanly_and_a_rerun_goes_on(small_slice, undisturbed, tmp_path):
     home = tmp_path / "home"
     process = _start(tmp_path, home, *_dataset(small_slice), *SMALL)

@@ -70,6 +70,7 @@ def _desa(kind: str, limits: tuple[int, int], folder: Path, *arguments: str, **v
     return process.returncode, out, err, time.monotonic() - started
 
 
+@pytest.mark.long
 @pytest.mark.busy
 def test_a_raylet_that_hangs_is_tried_twice_then_told(collection, tmp_path):
     """A raylet that hangs is tried twice then told in one line."""
@@ -78,6 +79,7 @@ def test_a_raylet_that_hangs_is_tried_twice_then_told(collection, tmp_path):
     assert seconds < 200, line  # it ends; once it hung for five minutes
 
 
+@pytest.mark.long
 def test_a_raylet_that_dies_is_told_at_once_with_its_own_reason(collection, tmp_path):
     code, _, err, seconds = _desa("ends", (200, 300), tmp_path, "run", *dataset(collection), *QUICK)
     refused(
@@ -177,6 +179,7 @@ with session(ClusterConfig(cpus=1)):
 """
 
 
+@pytest.mark.long
 @pytest.mark.busy
 def test_the_cluster_of_a_killed_driver_ends():
     """The cluster of a killed driver ends with it and its folder at the next start."""

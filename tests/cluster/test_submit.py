@@ -105,6 +105,7 @@ def site() -> Iterator[Site]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_the_slurm_script_counts_the_nodes_that_ray_lists(site):
     """The function of infra/slurm/desa.sbatch, as it stands there, on a real cluster of a head and
     a worker.
@@ -150,6 +151,7 @@ def _collection(folder: Path) -> list[str]:
     return ["dataset=beir_folder", f"dataset.path={folder}", "tracking.enabled=false"]
 
 
+@pytest.mark.long
 def test_a_run_and_its_configuration_folder_travel_and_nothing(site, tmp_path):
     """A run and its configuration folder travel and nothing else."""
     mine = tmp_path / "my own" / "method"
@@ -180,6 +182,7 @@ def test_a_run_and_its_configuration_folder_travel_and_nothing(site, tmp_path):
     ]  # nothing is left here
 
 
+@pytest.mark.long
 def test_overrides_arrive_byte_for_byte_and_the_exit_code_comes(site, script, tmp_path):
     """Overrides arrive byte for byte and the exit code comes back."""
     command = script('printf "%s\\0" "$@" > "$DESA_HOME.arguments"; echo ends with 7; exit 7')
@@ -265,6 +268,7 @@ def test_every_end_of_a_job_has_its_exit_code(jobs):
         jobs.follow("raysubmit_unknown", lambda _: None)
 
 
+@pytest.mark.long
 def test_another_version_than_the_senders_is_refused_first(site, jobs):
     expected, lines = json.loads(expectation({})), []
     sent = json.dumps(expected | {"desa-ray": "9.9"})
@@ -297,6 +301,7 @@ def test_what_a_submitted_run_checks_where_it_arrives(monkeypatch, tmp_path):
     assert os.environ["DESA_OUTPUTS"] == str(tmp_path / "outputs")
 
 
+@pytest.mark.long
 def test_a_wrong_token_is_one_clear_line(site, tmp_path):
     code, _, err = site.submit(cwd=tmp_path, RAY_AUTH_TOKEN="some-other-token-of-enough-characters")
     assert code == 2

@@ -45,6 +45,7 @@ def cases(draw, kappas=tuple(KAPPAS)):
     return channels, weights, draw(st.sampled_from(kappas)), draw(st.integers(0, size + 2))
 
 
+@pytest.mark.long
 def test_golden_order_scores_topk_depths_exhausted_and_steps():
     assert len(GOLDEN) == 41
     for path in GOLDEN:

@@ -113,6 +113,7 @@ print(int(status.split("VmHWM:")[1].split()[0]) >> 10)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pack", [gzip.compress, zstd], ids=["gzip", "zstd"])
 @pytest.mark.parametrize(
     "text", [b"q Q0 a 1 2 t\n", b" ", b"x"], ids=["lines", "blanks", "one line"]

@@ -73,6 +73,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_bad_collection_is_refused_by_name(name, collection, refuse, tmp_path):
     spoil, words = CASES[name]
@@ -106,6 +107,7 @@ def test_bad_override_is_refused_by_name(name, collection, refuse, tmp_path):
     assert not (tmp_path / "home" / "store" / "vectors").exists()
 
 
+@pytest.mark.long
 def test_store_that_cannot_be_written_isrefused(collection, desa, tmp_path):
     (tmp_path / "file").write_text("")
     done = desa(
@@ -124,6 +126,7 @@ def test_unknown_verb_lists_the_known(desa):
     assert "run" in done.stderr
 
 
+@pytest.mark.long
 def test_empty_and_stopword_only_queries_run_and_are_counted(collection, desa, tmp_path):
     rows = [json.loads(line) for line in (collection / "queries.jsonl").read_text().splitlines()]
     rows += [{"_id": "q3", "text": ""}, {"_id": "q4", "text": "the of and"}]
@@ -145,6 +148,7 @@ def test_empty_and_stopword_only_queries_run_and_are_counted(collection, desa, t
     assert (tmp_path / "home" / "store" / "vectors").exists()
 
 
+@pytest.mark.long
 def test_exclude_self_drops_the_query_document_from_lists(collection, desa, tmp_path):
     """Exclude self drops the query document from lists and support."""
     rows = [{"_id": "d0", "text": "the cat sat on the mat"}, {"_id": "q2", "text": "sun"}]

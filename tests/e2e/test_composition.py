@@ -90,6 +90,7 @@ def check(rounds: int, seed: int) -> None:
             assert outcome(lambda given=given: composer.cell(given)) == theirs, given
 
 
+@pytest.mark.long
 def test_settings_of_cells_equal_those_of_hydra():
     check(20, seed=1)
 
@@ -99,6 +100,7 @@ def test_settings_of_500_cells_equal_those_of_hydra():
     check(500, seed=20260813)
 
 
+@pytest.mark.long
 def test_every_unusual_override_is_left_to_hydra():
     with sweep() as (loader, master):
         composer = Composer(loader, master)

@@ -49,6 +49,7 @@ def _desa(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.long
 def test_the_wheel_runs_from_any_folder(installed, tmp_path):
     done = _desa(installed, "--version", cwd=tmp_path)
     assert done.stdout.startswith("desa-ray "), done.stderr

@@ -85,6 +85,7 @@ def test_a_claim_beside_the_new_folder_is_swept(tmp_path, monkeypatch, released)
     assert target.read_text() == "kept"
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_no_marks_after_the_next(collection, desa, tmp_path):
     """With real runs: the claim of its output folder, and its lease of the store."""
     common = [*dataset(collection), "cluster=serial", "tracking.enabled=false", "method=original"]

@@ -139,6 +139,7 @@ def test_contents_are_pinned_but_for_four():
     assert empty == KEYS_ALONE
 
 
+@pytest.mark.long
 def test_keys_are_those_of_earlier_versions(stored):
     pinned = json.loads(PINNED.read_text(encoding="utf-8"))
     assert {name: sorted(own) for name, own in stored.items()} == {

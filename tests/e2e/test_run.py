@@ -44,6 +44,7 @@ def _contents(store: Path, digests: set[str]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_sweep, desa, tmp_path):
     """Serial and ray write identical records whatever the pools shards and batches."""
     serial = _cells(serial_sweep)
@@ -72,6 +73,7 @@ def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_swee
         assert contents == _contents(tmp_path / "home" / "store", set(contents))
 
 
+@pytest.mark.long
 def test_run_writes_what_it_says_and_logs_it_to_mlflow(demo_slice, warm_home, desa, tmp_path):
     desa("run", *dataset(demo_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
     (cell,) = summaries(tmp_path)
@@ -141,6 +143,7 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent(
     assert found[measures[1]] == pytest.approx(cell["metrics"]["recall_at_20"], abs=1e-12)
 
 
+@pytest.mark.long
 def test_another_kappa_on_this_machine_is_fused(
     demo_slice, serial_sweep, desa, tmp_path, monkeypatch
 ):
@@ -170,6 +173,7 @@ def test_another_kappa_on_this_machine_is_fused(
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 def test_a_second_run_and_another_kappa_recompute_nothing(demo_slice, warm_home, desa, tmp_path):
     """A second run and another kappa recompute nothing but fusion."""
     common = [*dataset(demo_slice), "tracking.enabled=false"]
@@ -194,6 +198,7 @@ def test_a_second_run_and_another_kappa_recompute_nothing(demo_slice, warm_home,
     }
 
 
+@pytest.mark.long
 def test_a_flipped_byte_is_named_and_repair_recomputes_it(demo_slice, warm_home, desa, tmp_path):
     common = [*dataset(demo_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
     desa("run", *common)

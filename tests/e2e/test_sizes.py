@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tests.desa_fixtures import DOCUMENTS, QUERIES, dataset, summaries
 
@@ -16,6 +17,7 @@ def manifests(home: Path) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
     demo_slice, warm_home, desa, tmp_path
 ):
@@ -40,6 +42,7 @@ def test_a_sweep_of_sizes_after_the_whole_encodes_and_generates(
     assert [own.to_list() for own in lengths] == [[60], [120], [DOCUMENTS]]
 
 
+@pytest.mark.long
 def test_a_sample_runs_on_its_own_queries(demo_slice, warm_home, desa, tmp_path):
     desa("run", *dataset(demo_slice), "dataset.sample=5", "method=original", *COMMON)
     (cell,) = summaries(tmp_path)
@@ -47,6 +50,7 @@ def test_a_sample_runs_on_its_own_queries(demo_slice, warm_home, desa, tmp_path)
     assert len(manifests(warm_home)["vectors"]) == 1
 
 
+@pytest.mark.long
 def test_sizes_that_give_no_snapshot_are_refused_together(demo_slice, desa):
     """Sizes that give no snapshot are refused together and say what would."""
     arguments = [f"dataset.size=7,100,{DOCUMENTS},9000", "method=original", *COMMON]

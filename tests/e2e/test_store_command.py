@@ -23,6 +23,7 @@ def home(warm_home, monkeypatch) -> Path:
     return warm_home
 
 
+@pytest.mark.long
 def test_runs_keep_what_they_refer_to_and_a_deleted_run_lets_go(
     home, serial_sweep, demo_slice, desa, tmp_path, capsys
 ):

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import pytest
 from mlflow.tracking import MlflowClient
 
 from tests.desa_fixtures import dataset, summaries
@@ -51,6 +52,7 @@ def _end(process: subprocess.Popen) -> None:
     process.wait(30)
 
 
+@pytest.mark.long
 def test_a_run_logs_to_a_tracking_server(demo_slice, warm_home, desa, tmp_path):
     port = _free_port()
     command = [
@@ -92,6 +94,7 @@ def test_a_run_logs_to_a_tracking_server(demo_slice, warm_home, desa, tmp_path):
         _end(server)
 
 
+@pytest.mark.long
 def test_ui_serves_the_store_of_the_last_runs(demo_slice, warm_home, desa, tmp_path):
     """In a home whose name is no part of an address as it stands, on an address that MLflow itself
     does not answer to.

@@ -65,6 +65,7 @@ def check(collection: Path, tmp_path: Path, monkeypatch, capsys) -> Callable:
 NOT_HERE = "encoder.path=nowhere"
 
 
+@pytest.mark.long
 def test_what_can_be_checked_is_checked_and_the_rest_named(check):
     """BM25 needs no encoder: each query has one document with its word, but `cat` is not `cats`.
 

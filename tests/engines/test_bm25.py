@@ -47,6 +47,7 @@ def assert_equal_to_lucene(
     return postings
 
 
+@pytest.mark.long
 def test_scifact_short_and_expanded_queries_equal_lucene(in_lucene_process, scifact_folder):
     folder = scifact_folder
     texts = {row["_id"]: row["text"] for row in rows(folder / "queries.jsonl")}
@@ -68,6 +69,7 @@ def test_all_cranfield_queries_equal_lucene_and_its_two_empty(in_lucene_process,
     assert (len(queries), postings.n_documents, postings.documents_without_terms) == (225, 1400, 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.0, 0.4), (0.9, 0.0), (0.9, 1.0)])
 def test_other_parameters_equal_lucene(in_lucene_process, k1, b):
     assert_equal_to_lucene(

@@ -71,6 +71,7 @@ def small(tmp_path_factory):
     return one_layer_model(tmp_path_factory.mktemp("small") / "model")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["minilm_l6", "minilm_l3"])
 def test_bits_depend_on_the_text_alone(name, home):
     texts = some_texts()
@@ -202,6 +203,7 @@ def kept(small, tmp_path_factory):
     return home, encode, encode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["none", "flipped", "cut", "no digest", "bad digest"])
 def test_a_damaged_kept_graph_is_converted_anew(damage, kept):
     home, encode, expected = kept

@@ -32,6 +32,7 @@ def test_linear_and_exponential_gain_differ_as_by_hand(collection, tmp_path):
     assert (second["ndcg_at_10"], second["ndcg_exp_at_10"]) == (1, 1)
 
 
+@pytest.mark.long
 def test_kept_absent_documents_count_as_never_found(collection, tmp_path):
     """In ideal gains and recall; a query that asks for nothing else scores 0, also in a sample."""
     judge(collection, ("q1", "d0", 1), ("q1", "gone", 2), ("q2", "gone", 1))

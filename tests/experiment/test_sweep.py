@@ -5,6 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from desa_ray.experiment import sweep as sweeps
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.sweep import Sweep
@@ -34,6 +36,7 @@ def test_a_summary_that_is_slow_to_write_is_written_less_often(tmp_path, monkeyp
     assert len(json.loads((tmp_path / "summary.json").read_text())["cells"]) == 401
 
 
+@pytest.mark.long
 def test_batches_of_a_sweep_have_one_summary(collection, desa, tmp_path):
     desa(
         *("run", "-m", *dataset(collection), "method=bm25", "fusion.kappa=1,2,3"),

@@ -156,6 +156,7 @@ def test_what_is_given_holds_in_every_grid():
     assert len(cells) == len(methods) + 15 + 2 + 2 + 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "paper"])
 def test_every_experiment_plans_on_a_small_collection(name, demo_slice, home):
     cells = plan(name, demo_slice, home)

@@ -46,6 +46,7 @@ def planned(store: Store, cell: Cell) -> list[Planned]:
     return plan_stages(store, cell.targets, SERIAL, MACHINE)
 
 
+@pytest.mark.long
 def test_a_run_does_what_the_plan_said(demo_slice, small_slice, warm_home, tmp_path):
     store, cell = cell_of(warm_home, small_slice, "draws=1")
     plans = [plan for plan in planned(store, cell) if plan.to_compute]

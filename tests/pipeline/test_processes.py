@@ -144,6 +144,7 @@ def test_each_shard_is_computed_once_by_processes_that_stay(store, run):
     assert os.getpid() not in {own[0] for own in by_shard}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "supervisor"), [("killed", 60), ("hangs", 8)], indirect=["supervisor"]
 )
@@ -153,6 +154,7 @@ def test_a_shard_whose_process_dies_or_hangs_is_handed_out_again(store, run, kin
     assert counts == {0: 1, 1: 2, 2: 1, 3: 1, 4: 1}
 
 
+@pytest.mark.long
 def test_a_shard_that_always_kills_its_process_stops_the_run(store, run):
     """A shard that always kills its process stops the run by name."""
     with pytest.raises(

@@ -112,6 +112,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 def test_effectiveness_equals_ranx(files, values, tmp_path):
     runs, qrels = files
     judged = {query: own for query, own in plain(qrels).items() if query != "nowhere"}

@@ -155,6 +155,7 @@ def test_held_out_sets_are_the_four_that_were_not_developed_on(study):
         assert own["ndcg_at_10"] == close(sum(rest) / 3)
 
 
+@pytest.mark.long
 def test_primary_tests_on_their_rows_are_theirs_to_the_digit():
     published = pl.read_csv(RELEASE / "primary-paired-tests.csv")
     table = primary_tests_table(Study(difference_records()), Sampling(10_000, 20260813, "release"))
@@ -191,6 +192,7 @@ def test_the_file_to_compare_with_follows_from_their_rows():
     assert yaml.safe_load(FILE.read_text(encoding="utf-8")) == build()
 
 
+@pytest.mark.long
 def test_their_rows_beside_their_numbers_differ_by_nothing(study):
     """Every table that has published numbers, and every one of its rows."""
     published = Published(build())

@@ -114,6 +114,7 @@ class _Links(HTMLParser):
         self.ids += [value for name, value in attrs if name == "id" and value]
 
 
+@pytest.mark.long
 def test_the_page_needs_nothing_from_elsewhere_and_its_links(written):
     """The page needs nothing from elsewhere and its links lead somewhere."""
     _, folder, _ = written

@@ -20,6 +20,7 @@ def whole(tmp_path) -> Path:
     return tmp_path / "whole"
 
 
+@pytest.mark.long
 def test_two_repairs_at_once_both_end_well(whole, tmp_path):
     chance = random.Random(14)
     for number in range(ROUNDS):

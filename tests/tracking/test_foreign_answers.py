@@ -79,6 +79,7 @@ def _one_line(text: str | None) -> None:
     assert len(text) < 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_the_entry_stays_until_the_server_has_it(name, proxy, port, tmp_path):
     """Every kind of call is answered like this once; no call is kept from the server."""
@@ -128,6 +129,7 @@ def test_a_server_that_only_says_yes_gets_no_entry_out(kind, proxy, port, tmp_pa
     check(port, experiment, ["one"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_read_back_is_one_error(name, proxy, tmp_path, monkeypatch):
     """Artifacts, references and the look of `desa doctor`: each call of each is answered like this

@@ -17,6 +17,7 @@ from tests.tracking.lossy_proxy import CUT, DELIVER, LOSE
 from tests.tracking.served import CELLS, check, logged
 
 
+@pytest.mark.long
 def test_every_kind_of_call_may_lose_its_answer(proxy, port, tmp_path):
     """The first answer to each endpoint is lost, the second one is not."""
     met = set[str]()

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
@@ -174,6 +175,7 @@ time.sleep(300)
 """
 
 
+@pytest.mark.long
 def test_runs_of_a_killed_driver_end_as_killed_without_anybody(uri, tmp_path):
     """Runs of a killed driver end as killed without anybody doing anything."""
     root = Path(__file__).parents[2]
@@ -215,6 +217,7 @@ def test_a_living_sweep_is_left_alone(uri, tmp_path):
     living.end("FINISHED", {}, [], [])
 
 
+@pytest.mark.long
 def test_many_first_runs_at_once_share_a_new_database(tmp_path):
     """MLflow alone breaks a database that two processes migrate at once."""
     uri, root = f"sqlite:///{tmp_path / 'new.db'}", Path(__file__).parents[2]

@@ -76,6 +76,7 @@ def see_it_set_aside(folder: Path, uri: str, capsys) -> None:
     assert next(left_behind(folder.parents[1], uri)).waiting() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", NOT_JSON.values(), ids=NOT_JSON)
 def test_an_entry_that_is_no_document_is_set_aside(waiting, uri, capsys, data):
     (waiting / "00001.json").write_bytes(data)

@@ -54,6 +54,7 @@ def outbox(tmp_path, monkeypatch) -> Outbox:
     )
 
 
+@pytest.mark.long
 def test_two_threads_send_each_entry_once(outbox, tmp_path, eager_threads):
     """A thousand interleavings of put, send and keep."""
     outbox.delivery = recorder = Recorder(1)  # type: ignore[assignment]
