@@ -7,73 +7,31 @@ Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`,
 marked *no key* never change a result and therefore never enter an artifact's key.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import field, fields
 from fractions import Fraction
-from functools import lru_cache
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
-    ValidationError,
 )
 from pydantic.dataclasses import dataclass
 
-from desa_ray.errors import DesaError, Problems, choices, listed
+from desa_ray.config_values import (
+    Count,
+    Float,
+    Int,
+    Literally,
+    Name,
+    Rational,
+    Seconds,
+    Templates,
+    Text,
+    Workers,
+)
 
 STRICT = ConfigDict(extra="forbid", strict=False)
-Config = TypeVar("Config")
-
-
-MAX_DIGITS = 18  # of a rational's numerator and denominator
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a truth value is not a number")
-    return value
-
-
-def _rational(value: Any) -> Fraction:
-    """An exact rational from 1, "1/4", "0.25" or 0.25 (a float is read through its shortest decimal
-    form).
-    """
-    text = str(_number(value))
-    exponent = re.search(r"[eE][+-]?([0-9]+)", text)
-    if "_" in text or not text.isascii():  # Python would read 1_000, and digits of other scripts
-        raise ValueError('not a number such as 60, 0.5 or "1/2"')
-    if len(text) > 3 * MAX_DIGITS or (
-        exponent and len(exponent[1]) > 2
-    ):  # before it is worked out in full
-        raise ValueError(f"needs more than {MAX_DIGITS} digits")
-    try:
-        rational = Fraction(text)
-    except ZeroDivisionError:
-        raise ValueError("division by zero") from None
-    except ValueError:
-        raise ValueError('not a number such as 60, 0.5 or "1/2"') from None
-    if max(abs(rational.numerator), rational.denominator) >= 10**MAX_DIGITS:
-        raise ValueError(f"needs more than {MAX_DIGITS} digits")
-    return rational
-
-
-# Numbers have upper limits, so that a slip of the finger is refused here and not by whatever breaks
-# first.
-Rational = Annotated[Fraction, BeforeValidator(_rational)]
-Int = Annotated[int, BeforeValidator(_number)]
-Float = Annotated[float, BeforeValidator(_number), Field(allow_inf_nan=False)]
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
-Name = Annotated[str, Field(pattern=NAME, max_length=100)]
-Text = Annotated[str, Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f]*$")]
-Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]
-Workers = Annotated[Int, Field(ge=1, le=10_000)]
-Seconds = Annotated[Float, Field(gt=0, le=10**8)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -229,27 +187,6 @@ class MethodConfig:
     prefix: Count | None = None
 
 
-def _template(text: str) -> str:
-    if text.count("{query}") + text.count("{query_json}") != 1:
-        raise ValueError("must hold {query} or {query_json}, once")
-    return _literal(text.replace("{query}", "").replace("{query_json}", ""), text)
-
-
-def _literal(text: str, whole: str | None = None) -> str:
-    """The text, unless it seems to expect that something is put into it."""
-    if found := re.search(r"\{[A-Za-z_][\w.\[\]!:()]*\}|\{\{|\{%", text):
-        raise ValueError(f"{found[0]!r} stands for nothing: only {{query}} and {{query_json}} do")
-    return text if whole is None else whole
-
-
-def _default(templates: dict[str, str]) -> dict[str, str]:
-    if "default" not in templates:
-        raise ValueError("has no entry `default`")
-    return templates
-
-
-Template = Annotated[str, AfterValidator(_template)]
-Literally = Annotated[str, AfterValidator(_literal)]
 Outputs = Annotated[Int, Field(ge=1, le=1000)]
 
 
@@ -263,7 +200,7 @@ class PromptConfig:
 
     name: Name
     system: Literally
-    user: Annotated[dict[str, Template], AfterValidator(_default)]
+    user: Templates
     requests: Outputs
     texts_per_request: Outputs
     structured: bool
@@ -377,96 +314,3 @@ class RunConfig:
     draws: Annotated[Int, Field(ge=1, le=1000)] = 3
     prompt: PromptConfig | None = None
     decoding: DecodingConfig = field(default_factory=DecodingConfig)
-
-
-def parse(values: Mapping[str, Any]) -> RunConfig:
-    """Plain nested mappings to a `RunConfig`; raises `Problems` with one line for every wrong
-    value.
-    """
-    return checked(RunConfig, values)
-
-
-def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:
-    """Plain nested mappings to any of these classes; raises `Problems` with one line for every
-    wrong value.
-    """
-    try:
-        return _adapter(kind).validate_python(dict(values))
-    except ValidationError as error:
-        raise Problems(_problem(kind, issue) for issue in _joined(error.errors())) from None
-
-
-def _joined(issues: Iterable[Any]) -> list[Any]:
-    """One issue per place: of a value that may be a word or a number, pydantic tells one for each,
-    with steps like `literal['all']` in the place.
-    """
-    found: dict[tuple[Any, ...], Any] = {}
-    for issue in issues:
-        loc = tuple(step for step in issue["loc"] if not re.search(r"[\[(]", str(step)))
-        if loc in found and loc != issue["loc"]:
-            found[loc]["msg"] += f"; or: {issue['msg']}"
-        else:
-            found[loc] = {**issue, "loc": loc or issue["loc"]}
-    return list(found.values())
-
-
-@lru_cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def _problem(kind: Any, issue: Any) -> DesaError:
-    """One finding of pydantic in our words."""
-    *place, name = issue["loc"]
-    where = ".".join(map(str, issue["loc"]))
-    if "unexpected" in issue["type"]:
-        return DesaError(
-            "no such setting", where=where, hint=choices(name, names_of(kind, place), 50)
-        )
-    if issue["type"] == "missing":
-        return DesaError("is missing", where=where, hint="set it, or leave out what removes it")
-    hint = ""
-    what = issue["msg"].removeprefix("Value error, ")
-    if issue["type"] == "string_too_short":
-        hint = "name something, or leave it out (null)"
-    elif issue["type"] == "tuple_type" and not isinstance(issue["input"], dict):
-        what, hint = "should be a list", f"one value is a list of one: {where}=[{issue['input']}]"
-    elif issue["type"] == "string_pattern_mismatch" and issue["ctx"]["pattern"] == NAME:
-        what = "a name begins with a letter or digit and has only letters, digits, _ . and -"
-    elif (
-        issue["type"] == "string_pattern_mismatch"
-        and issue["input"]
-        and not issue["input"].isprintable()
-    ):
-        hint = "leave out control characters"
-    return DesaError(f"{what}, got {listed([repr(issue['input'])])[:200]}", where=where, hint=hint)
-
-
-def class_of(kind: Any) -> Any:
-    """The class with settings in a type that also allows null; any other type as it is."""
-    if get_origin(kind) not in (Union, UnionType):
-        return kind
-    return next((own for own in get_args(kind) if is_dataclass(own)), kind)
-
-
-def leaves(kind: Any, prefix: str = "") -> list[str]:
-    """The dotted names of all settings below a class, those of lists and free mappings left out."""
-    found = []
-    hints = get_type_hints(kind)
-    for own in fields(kind):
-        name = f"{prefix}{own.name}"
-        inner = class_of(hints[own.name])
-        found += leaves(inner, f"{name}.") if is_dataclass(inner) else [name]
-    return found
-
-
-def names_of(kind: Any, place: Sequence[int | str]) -> list[str]:
-    """The keys that the class at a place within `kind` has; none where there is no class (a text, a
-    free mapping).
-    """
-    for step in place:
-        if isinstance(step, int) or str(step).isdigit():
-            kind = next(iter(get_args(kind)), None)
-        else:
-            kind = class_of(get_type_hints(kind).get(str(step))) if is_dataclass(kind) else None
-    return [own.name for own in fields(kind)] if is_dataclass(kind) else []

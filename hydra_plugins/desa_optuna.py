@@ -162,7 +162,7 @@ class DesaOptunaSweeper(BasicSweeper):
         """Refuses objectives that no cell has, before any is computed."""
         from desa_ray.errors import DesaError, choices
         from desa_ray.experiment.checks import MEASURES
-        from desa_ray.experiment.records import metric_names
+        from desa_ray.experiment.summary import metric_names
 
         launcher: Any = self.launcher
         settings = launcher.composer.cell(overrides)

@@ -9,7 +9,8 @@ import polars as pl
 
 from desa_ray.core.evaluation import check_grades, parse_measures
 from desa_ray.core.identifiers import rational
-from desa_ray.data.trec import read_qrels, read_run, write_bytes
+from desa_ray.data.trec import read_qrels, read_run
+from desa_ray.data.trec_writing import write_bytes
 from desa_ray.errors import DesaError
 from desa_ray.report.depth_advice import (
     Advice,

@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 
 from desa_ray import __version__
-from desa_ray.config import ClusterConfig, StoreConfig, TrackingConfig, checked
+from desa_ray.config import ClusterConfig, StoreConfig, TrackingConfig
+from desa_ray.config_check import checked
 from desa_ray.credentials import redacted, refuse_credentials
 from desa_ray.errors import DesaError, Problems, counted
 from desa_ray.experiment.places import home, store_root, tracking_uri

@@ -12,7 +12,8 @@ import polars as pl
 from desa_ray.core.fusion.depth import replay
 from desa_ray.core.fusion.rrf import fuse_order
 from desa_ray.core.identifiers import numbered, rational
-from desa_ray.data.trec import read_run, write_run
+from desa_ray.data.trec import read_run
+from desa_ray.data.trec_writing import write_run
 from desa_ray.errors import DesaError
 from desa_ray.output import print_text
 from desa_ray.printable import printable

@@ -14,7 +14,9 @@ from omegaconf import DictConfig
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from desa_ray.config import STRICT, Int, checked
+from desa_ray.config import STRICT
+from desa_ray.config_check import checked
+from desa_ray.config_values import Int
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.places import home

@@ -10,8 +10,9 @@ import polars as pl
 from omegaconf import DictConfig, OmegaConf
 from rich.markdown import Markdown
 
-from desa_ray.config import StoreConfig, checked
-from desa_ray.data.trec import has_blanks, without_blanks, write_qrels, write_run
+from desa_ray.config import StoreConfig
+from desa_ray.config_check import checked
+from desa_ray.data.trec_writing import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri

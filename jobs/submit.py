@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from desa_ray.config import checked
+from desa_ray.config_check import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import setting_problems

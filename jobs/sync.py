@@ -16,13 +16,13 @@ def main(arguments: list[str]) -> int:
     """
     parser = ArgumentParser(prog="desa sync", description=__doc__)
     parser.parse_args(arguments)
-    from desa_ray.tracking.outbox import left_behind, replay
+    from desa_ray.tracking.left_behind import left_behind, resend
     from desa_ray.tracking.runs import Tracker
 
     sent, problems = 0, []
     for box in left_behind(home() / "outbox"):
         target, before = box.target, len(box.waiting())
-        if not replay(
+        if not resend(
             box, lambda target=target: Tracker(target.uri, Path(target.artifacts), otherwise="")
         ):
             waiting = counted(len(box.waiting()), "entry still waits", "entries still wait")

@@ -1,7 +1,8 @@
 """Which tests may skip, for which reason, and how many for each.
 
-A skip with another reason fails the session, and so does, in a whole run (`make test`, `make test-long`), a reason
-that holds for more tests than listed: a test that newly skips is noticed.
+A skip with another reason fails the session, and so does, in a whole run (`make test`,
+`make test-long`), a reason that holds for more tests than listed: a test that newly skips is
+noticed.
 """
 
 import re

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 import desa_ray
 from desa_ray import notebook
-from desa_ray.config import parse
+from desa_ray.config_check import parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.spec import RUN_KEYS
 from tests.api_page import PAGE, page

@@ -19,7 +19,8 @@ import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 
-from desa_ray.config import DatasetConfig, EncoderConfig, parse
+from desa_ray.config import DatasetConfig, EncoderConfig
+from desa_ray.config_check import parse
 from desa_ray.data import load_collection
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.errors import CorruptArtifact, DesaError, Problems

@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from desa_ray.config import DecodingConfig, PromptConfig, checked
+from desa_ray.config import DecodingConfig, PromptConfig
+from desa_ray.config_check import checked
 from desa_ray.crash import one_line
 from desa_ray.errors import DesaError, Problems
 from desa_ray.plugins import known_names, plugin, shadowed

@@ -14,15 +14,9 @@ from desa_ray.experiment.cell_files import (
     write_records,
     write_runs,
 )
-from desa_ray.experiment.records import (
-    cell_records,
-    cell_runs,
-    cell_summary,
-    labels,
-    per_draw,
-    result_config,
-)
+from desa_ray.experiment.records import cell_records, cell_runs, labels, result_config
 from desa_ray.experiment.spec import CellSpec, flat
+from desa_ray.experiment.summary import cell_summary, per_draw
 from desa_ray.files import sha256_file
 from desa_ray.pipeline.provenance import provenance
 from desa_ray.pipeline.stage import ancestors

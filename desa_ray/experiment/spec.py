@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.errors import DesaError, Problems
 
 RUN_KEYS = tuple(field.name for field in fields(RunConfig))

@@ -17,8 +17,9 @@ from uuid import uuid4
 from desa_ray.errors import DesaError, Problems
 from desa_ray.printable import printable
 from desa_ray.tracking.entries import CellRun, cell_document, now_ms, params, shortened, tags
+from desa_ray.tracking.left_behind import left_behind, resend
 from desa_ray.tracking.notes import HEADLINE
-from desa_ray.tracking.outbox import Outbox, Target, kept_on_disk, left_behind, replay
+from desa_ray.tracking.outbox import Outbox, Target, kept_on_disk
 from desa_ray.tracking.runs import Tracker, tracker_lock
 from desa_ray.tracking.system import SystemSampler
 from desa_ray.tracking.watchdog import Watchdog
@@ -75,7 +76,7 @@ class SweepLog:
             with tracker_lock(uri, artifacts):
                 self.experiment_id = self._connect().experiment(run.experiment)
             for box in left_behind(root, uri):
-                replay(box, self._connect)
+                resend(box, self._connect)
         attempt = uuid4().hex[:12]
         target = Target(uri, str(artifacts), run.experiment, run.sweep, attempt)
         self.outbox = Outbox.create(root, target)

@@ -42,7 +42,7 @@ def watch(outbox: Path) -> None:
     """Wait for the driver's last word; finish its log where there is none."""
     if sys.stdin.buffer.read() == DISMISSED:
         return
-    from desa_ray.tracking.outbox import finish
+    from desa_ray.tracking.left_behind import finish
 
     finish(outbox)
 

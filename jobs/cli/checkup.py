@@ -19,7 +19,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from desa_ray.config import EncoderConfig, GeneratorConfig, checked
+from desa_ray.config import EncoderConfig, GeneratorConfig
+from desa_ray.config_check import checked
 from desa_ray.engines.generator_files import complete
 from desa_ray.engines.jvm import anserini_jar, check_java
 from desa_ray.engines.model_files import find_model

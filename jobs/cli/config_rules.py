@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from desa_ray.config import RunConfig, class_of
+from desa_ray.config import RunConfig
+from desa_ray.config_check import class_of
 from desa_ray.errors import choices, listed
 from desa_ray.lines import has_lone_surrogate, shown
 from desa_ray.path_names import why_not

@@ -25,7 +25,8 @@ from hydra.core.override_parser.types import (
 )
 from hydra.errors import HydraException
 
-from desa_ray.config import RunConfig, leaves, names_of
+from desa_ray.config import RunConfig
+from desa_ray.config_check import leaves, names_of
 from desa_ray.errors import DesaError, Problems
 from desa_ray.lines import shown
 

@@ -11,7 +11,7 @@ from typing import Any
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from desa_ray.config import leaves, names_of
+from desa_ray.config_check import leaves, names_of
 from desa_ray.errors import DesaError, choices
 
 VALUED = (

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from desa_ray.config import STRICT, Float, Int, StoreConfig, Text, TrackingConfig
+from desa_ray.config import STRICT, StoreConfig, TrackingConfig
+from desa_ray.config_values import Float, Int, Text
 from desa_ray.core.statistics.release import SEED
 from desa_ray.core.statistics.sampling import Sampling, Scheme
 from desa_ray.report.gain import Gain

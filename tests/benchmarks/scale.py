@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.engines.dense_index import write_shard
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import prepare_cell

@@ -5,7 +5,8 @@ import polars as pl
 import pytest
 
 from desa_ray.data.run_files import write_run_parquet
-from desa_ray.data.trec import read_run, write_run
+from desa_ray.data.trec import read_run
+from desa_ray.data.trec_writing import write_run
 from desa_ray.errors import DesaError
 from desa_ray.tracking.delivery import _linked
 

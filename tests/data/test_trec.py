@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from desa_ray.data import trec
-from desa_ray.data.trec import QRELS, read_qrels, read_run, run_pieces, write_run
+from desa_ray.data.trec import QRELS, read_qrels, read_run
+from desa_ray.data.trec_writing import run_pieces, write_run
 from desa_ray.errors import DesaError
 
 

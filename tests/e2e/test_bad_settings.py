@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from desa_ray.config import ClusterConfig, FusionConfig, RunConfig, checked
+from desa_ray.config import ClusterConfig, FusionConfig, RunConfig
+from desa_ray.config_check import checked
 from desa_ray.errors import Problems, choices
 from desa_ray.jobs.cli.claims import IN_USE
 from desa_ray.jobs.cli.help import help_text

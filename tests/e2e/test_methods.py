@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_module
 from mlflow.tracking import MlflowClient
 from omegaconf import OmegaConf
 
-from desa_ray.config import parse
+from desa_ray.config_check import parse
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from desa_ray.config import GeneratorConfig, MethodConfig, PromptConfig, checked
+from desa_ray.config import GeneratorConfig, MethodConfig, PromptConfig
+from desa_ray.config_check import checked
 from desa_ray.engines.prompts import load_prompt, prompt_from, shipped_prompts
 from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Builder

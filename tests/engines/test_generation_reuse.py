@@ -11,7 +11,8 @@ from chat_server import ChatServer, chat_server
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, run_stage

@@ -17,7 +17,8 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import ChannelConfig, MethodConfig, RunConfig, class_of, parse
+from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
+from desa_ray.config_check import class_of, parse
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import Answers, Prepared, store_collection

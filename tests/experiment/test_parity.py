@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import parse
+from desa_ray.config_check import parse
 from desa_ray.experiment.spec import RUN_KEYS
 
 

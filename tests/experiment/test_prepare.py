@@ -7,7 +7,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.data.load import fingerprint
 from desa_ray.errors import Problems
 from desa_ray.experiment.prepare import prepare

@@ -27,7 +27,7 @@ from desa_ray.store.leases import holders
 from desa_ray.store.sealed import seal, unseal
 from desa_ray.tracking.entry_shapes import ENTRY, TARGET, check_artifacts, read_json
 from desa_ray.tracking.last import FILE, last_uri
-from desa_ray.tracking.outbox import left_behind
+from desa_ray.tracking.left_behind import left_behind
 from tests.fuzz.changes import Form, document_changed, spoilt
 from tests.fuzz.made_records import (
     SUMMARY,

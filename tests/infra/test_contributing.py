@@ -11,7 +11,8 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from desa_ray.config import DatasetConfig, parse
+from desa_ray.config import DatasetConfig
+from desa_ray.config_check import parse
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.validate import validated
 from desa_ray.experiment.build import Builder

@@ -12,7 +12,8 @@ from hydra import compose, initialize_config_module
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.spec import RUN_KEYS

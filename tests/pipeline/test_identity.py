@@ -12,7 +12,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.data import load_collection
 from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError

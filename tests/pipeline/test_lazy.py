@@ -15,7 +15,8 @@ from omegaconf import OmegaConf
 
 import desa_ray.experiment.build as build_module
 import desa_ray.stages.prefix as prefixes_module
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import prepare_cell

@@ -9,7 +9,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import ClusterConfig, RunConfig, parse
+from desa_ray.config import ClusterConfig, RunConfig
+from desa_ray.config_check import parse
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import prepare_cell

@@ -11,7 +11,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import RunConfig, parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import parse
 from desa_ray.data.subsets import hash_order
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell

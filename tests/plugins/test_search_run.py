@@ -10,7 +10,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from desa_ray.errors import DesaError
-from desa_ray.experiment.records import metric_names
+from desa_ray.experiment.summary import metric_names
 from desa_ray.jobs.plan import main as plan
 from desa_ray.jobs.run import main
 from tests.desa_fixtures import dataset

@@ -18,7 +18,8 @@ import pytest
 import pytrec_eval
 from scipy import stats
 
-from desa_ray.data.trec import read_qrels, read_run, write_qrels, write_run
+from desa_ray.data.trec import read_qrels, read_run
+from desa_ray.data.trec_writing import write_qrels, write_run
 from desa_ray.errors import DesaError
 from desa_ray.jobs.compare import compare_tables, main, run_values
 

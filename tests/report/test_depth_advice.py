@@ -10,7 +10,7 @@ import pytest
 
 from desa_ray.core.fusion import reference
 from desa_ray.core.fusion.windows import certified_window
-from desa_ray.data.trec import write_run
+from desa_ray.data.trec_writing import write_run
 from desa_ray.errors import DesaError
 from desa_ray.jobs.depth import main
 from desa_ray.report.depth_advice import Advice, Case, advise, numbered_queries, windows_table

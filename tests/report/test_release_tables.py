@@ -10,7 +10,7 @@ import yaml
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config import checked
+from desa_ray.config_check import checked
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.jobs.report import ReportConfig

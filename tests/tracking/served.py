@@ -7,7 +7,7 @@ from pathlib import Path
 from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 
-from desa_ray.tracking.outbox import left_behind, replay
+from desa_ray.tracking.left_behind import left_behind, resend
 from desa_ray.tracking.runs import Tracker
 from desa_ray.tracking.sweeps import SweepLog, SweepRun
 from tests.tracking.entries_made_up import made_cell
@@ -28,7 +28,7 @@ def logged(proxy: LossyProxy, folder: Path, experiment: str, *, parent: bool = T
         if not boxes:
             return
         for box in left_behind(folder / "outbox", proxy.url):
-            replay(box, lambda: Tracker(proxy.url, folder / "mlartifacts"))
+            resend(box, lambda: Tracker(proxy.url, folder / "mlartifacts"))
     raise AssertionError("entries still wait")
 
 

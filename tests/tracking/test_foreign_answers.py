@@ -13,7 +13,7 @@ from desa_ray.errors import DesaError
 from desa_ray.tracking import transport
 from desa_ray.tracking.check import look_at_tracking
 from desa_ray.tracking.fetch import fetched
-from desa_ray.tracking.outbox import left_behind, replay
+from desa_ray.tracking.left_behind import left_behind, resend
 from desa_ray.tracking.paging import paged
 from desa_ray.tracking.places import artifacts_of
 from desa_ray.tracking.references import referred
@@ -101,7 +101,7 @@ def test_the_entry_stays_until_the_server_has_it(name, proxy, port, tmp_path):
     log.end("FINISHED", {}, [], [])
     for _ in range(30):
         for box in left_behind(tmp_path / "outbox", proxy.url):
-            replay(box, lambda: Tracker(proxy.url, tmp_path / "mlartifacts"))
+            resend(box, lambda: Tracker(proxy.url, tmp_path / "mlartifacts"))
     assert not list(left_behind(tmp_path / "outbox", proxy.url))
     assert len(met) >= 8
     check(port, experiment, ["one"], trash=2)

@@ -16,7 +16,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from desa_ray.tracking.delivery import Delivery
-from desa_ray.tracking.outbox import Outbox, left_behind, replay
+from desa_ray.tracking.left_behind import left_behind, resend
+from desa_ray.tracking.outbox import Outbox
 from desa_ray.tracking.runs import Tracker
 from desa_ray.tracking.sweeps import SweepLog
 from tests.tracking.entries_made_up import SWEEP, made_cell, made_sweep, open_log, runs_in
@@ -93,7 +94,7 @@ def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
     assert [run.info.status for run in before["a sweep"]] == ["RUNNING"]
     assert "two" not in before
     for box in left_behind(home / "outbox", uri):
-        assert replay(box, lambda: Tracker(uri, home / "mlartifacts"))
+        assert resend(box, lambda: Tracker(uri, home / "mlartifacts"))
     runs = runs_in(uri)
     assert [run.info.status for run in runs["a sweep"]] == ["FINISHED"]
     (two,) = runs["two"]

@@ -12,7 +12,7 @@ import pytest
 from desa_ray.errors import DesaError
 from desa_ray.jobs.sync import main as sync
 from desa_ray.tracking.last import FILE, last_uri
-from desa_ray.tracking.outbox import left_behind
+from desa_ray.tracking.left_behind import left_behind
 from tests.tracking.entries_made_up import made_cell, open_log, runs_in
 
 NOT_JSON = {

@@ -15,8 +15,8 @@ from desa_ray.report.load import load_records
 from desa_ray.tracking.check import look_at_tracking
 from desa_ray.tracking.fetch import fetched
 from desa_ray.tracking.last import last_uri
+from desa_ray.tracking.left_behind import left_behind, resend
 from desa_ray.tracking.opening import open_client
-from desa_ray.tracking.outbox import left_behind, replay
 from desa_ray.tracking.references import referred
 from desa_ray.tracking.runs import Tracker
 from desa_ray.tracking.sqlite_uri import for_mlflow, sqlite_file, sqlite_uri
@@ -135,6 +135,6 @@ def test_a_log_that_waited_is_sent_to_its_own_home(homes, tmp_path):
         assert runs_in(for_mlflow(uri)) == {}
         for box in left_behind(home / "outbox"):
             target = box.target
-            assert replay(box, lambda target=target: Tracker(target.uri, Path(target.artifacts)))
+            assert resend(box, lambda target=target: Tracker(target.uri, Path(target.artifacts)))
         assert [run.info.status for run in runs_in(for_mlflow(uri))["one"]] == ["FINISHED"]
     assert sorted(path.name for path in homes[0].parent.iterdir()) == sorted(NAMES)
