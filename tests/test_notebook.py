@@ -26,6 +26,8 @@ from tests.desa_fixtures import dataset, run_desa
 from tests.e2e.test_pinned_store import write_collection
 from tests.notebooks import execute
 
+pytestmark = pytest.mark.long
+
 # BM25 alone needs no vectors, so that the whole demo takes seconds.
 QUICK = ["dataset=demo_small", "method=bm25", "cluster=serial"]
 UNLOGGED = "tracking.enabled=false"
@@ -59,7 +61,6 @@ def test_the_package_lists_what_it_offers():
         _ = desa_ray.runs  # type: ignore[attr-defined]
 
 
-@pytest.mark.long
 def test_a_run_computes_what_its_plan_says(swept):
     planned, results, _ = swept
     states = Counter(planned.stages["state"])
@@ -193,7 +194,6 @@ def test_two_runs_on_local_ray_at_once(place):
         assert serial.rankings().rows() == found[number].rankings().rows()
 
 
-@pytest.mark.long
 def test_an_interrupt_leaves_what_is_stored(swept, place):
     """Ctrl-C in the middle: the next call computes the rest only, and gives the same rankings."""
     overrides = [*QUICK, "store.root=interrupted", UNLOGGED]
@@ -260,7 +260,6 @@ def small(place: Path) -> str:
     return ", ".join(map(repr, instead))
 
 
-@pytest.mark.long
 def test_the_examples_of_the_pages_run(small):
     """The Python blocks of README.md and docs/python.md, one after another."""
     seen: dict = {}
@@ -275,7 +274,6 @@ def test_the_examples_of_the_pages_run(small):
     assert seen["results"].records.height == 8 + 3 * 8  # a draw of Original, three of DESA
 
 
-@pytest.mark.long
 def test_the_tutorial_runs(small):
     """Every cell, in order. Its certification depths by hand are those of the record, and lists
     cut there have the same top.

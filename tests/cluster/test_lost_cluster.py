@@ -27,6 +27,8 @@ from desa_ray.pipeline.supervisor import Supervisor
 from desa_ray.pipeline.transport import Event
 from desa_ray.store.artifacts import Store
 
+pytestmark = pytest.mark.long
+
 POOL = Pool("made up", dict, size=1)
 
 

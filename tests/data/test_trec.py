@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from desa_ray.data import trec
+from desa_ray.data import trec_writing
 from desa_ray.data.trec import QRELS, read_qrels, read_run
 from desa_ray.data.trec_writing import run_pieces, write_run
 from desa_ray.errors import DesaError
@@ -84,7 +84,7 @@ def test_written_runs_come_back_and_their_scores_strictly(tmp_path):
 
 def test_runs_are_written_some_queries_at_a_time(tmp_path, monkeypatch):
     """The pieces make the same file, packed or not; a bad id is found before the first of them."""
-    monkeypatch.setattr(trec, "LINES", 3)
+    monkeypatch.setattr(trec_writing, "LINES", 3)
     rankings = {f"q{n}": [f"d{m}" for m in range(n % 3)] for n in range(9)}
     whole = "".join(
         f"q{n} Q0 d{m} {m + 1} {n % 3 - m} t\n" for n in range(9) for m in range(n % 3)

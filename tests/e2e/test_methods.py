@@ -26,6 +26,8 @@ from desa_ray.stages.top_scores import TopScores
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset, run_desa, summaries
 
+pytestmark = pytest.mark.long
+
 DRAWS = 1
 
 
@@ -60,7 +62,6 @@ def sweep(serial_sweep: Path, demo_slice: Path, tmp_path_factory: pytest.TempPat
     return Sweep(folder, {cell["method"]: cell for cell in cells}, records)
 
 
-@pytest.mark.long
 def test_one_command_runs_every_method_whose_texts(sweep):
     """One command runs every method whose texts are there and says what stands in."""
     conf = Path(__file__).resolve().parents[2] / "conf"
@@ -312,7 +313,6 @@ channels:
 """
 
 
-@pytest.mark.long
 def test_a_users_own_method_needs_one_file_in_a_folder_of_theirs(sweep, demo_slice, tmp_path):
     (tmp_path / "my" / "method").mkdir(parents=True)
     (tmp_path / "my" / "method" / "mine.yaml").write_text(MINE)
@@ -377,7 +377,6 @@ def test_a_users_broken_method_fails_at_plan_time(case, demo_slice, desa, tmp_pa
     assert not (tmp_path / "home" / "store" / "ranking").exists()
 
 
-@pytest.mark.long
 def test_nothing_admitted_is_desa_to_the_last_rank(sweep, demo_slice, tmp_path):
     common = [*dataset(demo_slice), "draws=1", "cluster=serial", "tracking.enabled=false"]
     for name, option in (("relaxed_count", "count=0"), ("relaxed_share", "share=1")):
@@ -398,7 +397,6 @@ def test_nothing_admitted_is_desa_to_the_last_rank(sweep, demo_slice, tmp_path):
         assert records.select(same).rows() == expected.select(same).rows()
 
 
-@pytest.mark.long
 def test_each_channel_may_have_a_prompt_of_its_own(sweep, demo_slice, tmp_path):
     stand_ins = "generator.map={semantic_rewrite: query2doc, lexical_rewrite: references}"
     common = [
@@ -426,7 +424,6 @@ def _one(sweep: Sweep, method: str, column: str) -> str:
     return value
 
 
-@pytest.mark.long
 def test_a_fallback_is_original_in_every_channel(sweep, demo_slice, tmp_path):
     """A fallback is original in every channel and says nothing of mechanism."""
     shutil.copytree(demo_slice / "generations", tmp_path / "texts")
@@ -473,7 +470,6 @@ def test_a_fallback_is_original_in_every_channel(sweep, demo_slice, tmp_path):
     assert (four[0], four[1]) == (four[2], four[3])
 
 
-@pytest.mark.long
 def test_related_methods_run_on_the_demos_own_texts(desa, tmp_path):
     # Planned only: encoding the demo takes minutes. Every recording is read and checked by it.
     shown = desa("plan", "-m", "+experiment=demo_methods", "cluster=serial", "detail=true").stdout

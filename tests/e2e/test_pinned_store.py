@@ -21,6 +21,8 @@ import pytest
 
 from tests.desa_fixtures import run_desa
 
+pytestmark = pytest.mark.long
+
 PINNED = Path(__file__).with_name("pinned_store.json")
 DEMO = Path(__file__).parents[2] / "desa_ray" / "data" / "demo_data"
 METHODS = (
@@ -139,7 +141,6 @@ def test_contents_are_pinned_but_for_four():
     assert empty == KEYS_ALONE
 
 
-@pytest.mark.long
 def test_keys_are_those_of_earlier_versions(stored):
     pinned = json.loads(PINNED.read_text(encoding="utf-8"))
     assert {name: sorted(own) for name, own in stored.items()} == {

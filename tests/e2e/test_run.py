@@ -14,6 +14,8 @@ from desa_ray.jobs.fuse import main as fuse
 from tests.desa_fixtures import METHODS, QUERIES, dataset, summaries
 from tests.pipeline.test_lazy import computed, typed
 
+pytestmark = pytest.mark.long
+
 SCORED = ("qudar_score_confidence", "anchorqe_calibrated")  # with top scores; with a calibration
 
 
@@ -44,7 +46,6 @@ def _contents(store: Path, digests: set[str]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.long
 def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_sweep, desa, tmp_path):
     """Serial and ray write identical records whatever the pools shards and batches."""
     serial = _cells(serial_sweep)
@@ -73,7 +74,6 @@ def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_swee
         assert contents == _contents(tmp_path / "home" / "store", set(contents))
 
 
-@pytest.mark.long
 def test_run_writes_what_it_says_and_logs_it_to_mlflow(demo_slice, warm_home, desa, tmp_path):
     desa("run", *dataset(demo_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
     (cell,) = summaries(tmp_path)
@@ -143,7 +143,6 @@ def test_run_trec_gives_the_same_effectiveness_in_an_independent(
     assert found[measures[1]] == pytest.approx(cell["metrics"]["recall_at_20"], abs=1e-12)
 
 
-@pytest.mark.long
 def test_another_kappa_on_this_machine_is_fused(
     demo_slice, serial_sweep, desa, tmp_path, monkeypatch
 ):
@@ -173,7 +172,6 @@ def test_another_kappa_on_this_machine_is_fused(
     assert found[0] == found[1]
 
 
-@pytest.mark.long
 def test_a_second_run_and_another_kappa_recompute_nothing(demo_slice, warm_home, desa, tmp_path):
     """A second run and another kappa recompute nothing but fusion."""
     common = [*dataset(demo_slice), "tracking.enabled=false"]
@@ -198,7 +196,6 @@ def test_a_second_run_and_another_kappa_recompute_nothing(demo_slice, warm_home,
     }
 
 
-@pytest.mark.long
 def test_a_flipped_byte_is_named_and_repair_recomputes_it(demo_slice, warm_home, desa, tmp_path):
     common = [*dataset(demo_slice), "tracking.enabled=false", "cluster=serial", "draws=1"]
     desa("run", *common)

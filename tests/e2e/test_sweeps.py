@@ -23,6 +23,8 @@ from desa_ray.store.artifacts import Store
 from desa_ray.tracking.sweeps import SweepLog, SweepRun
 from tests.desa_fixtures import METHODS, dataset, run_desa, summaries
 
+pytestmark = pytest.mark.long
+
 
 def _stages(home: Path) -> Counter:
     return Counter(path.parent.parent.name for path in (home / "store").glob("*/*/manifest.json"))
@@ -44,7 +46,6 @@ def _logged(home: Path, experiment: str) -> tuple[list, list]:
     return parents, [run for run in runs if "mlflow.parentRunId" in run.data.tags]
 
 
-@pytest.mark.long
 def test_another_kappa_generates_encodes_indexes_and_ranks(demo_slice, warm_home, desa, tmp_path):
     """Another kappa generates encodes indexes and ranks nothing."""
     before = _stages(warm_home)
@@ -74,7 +75,6 @@ def test_another_kappa_generates_encodes_indexes_and_ranks(demo_slice, warm_home
     )
 
 
-@pytest.mark.long
 def test_the_same_sweep_again_logs_nothing_twice(demo_slice, warm_home, desa, tmp_path):
     command = ["run", "-m", "method=bm25,original", *dataset(demo_slice), "cluster=serial"]
     for _ in range(2):
@@ -87,7 +87,6 @@ def test_the_same_sweep_again_logs_nothing_twice(demo_slice, warm_home, desa, tm
     }
 
 
-@pytest.mark.long
 def test_a_failing_cell_fails_alone(demo_slice, warm_home, desa, tmp_path):
     """Damaged recorded texts of one method: the others finish, the summary and MLflow say which
     failed and why.
@@ -188,7 +187,6 @@ def test_an_encoder_sweep_compares_two_encoders(small_slice, desa, tmp_path):
     assert {child.data.params["encoder"] for child in children} == {"minilm_l6", "minilm_l3"}
 
 
-@pytest.mark.long
 def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_path):
     """They find the same stages missing at the same time, and share a tracking store that none of
     them finds made.

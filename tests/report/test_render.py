@@ -21,6 +21,8 @@ from desa_ray.report.table import Column, Row, Table
 from tests.report.latex_check import check
 from tests.report.made_up import everything
 
+pytestmark = pytest.mark.long
+
 TABLE = Table(
     "odd",
     "A & B_C: 100 % <of> it",
@@ -114,7 +116,6 @@ class _Links(HTMLParser):
         self.ids += [value for name, value in attrs if name == "id" and value]
 
 
-@pytest.mark.long
 def test_the_page_needs_nothing_from_elsewhere_and_its_links(written):
     """The page needs nothing from elsewhere and its links lead somewhere."""
     _, folder, _ = written

@@ -16,8 +16,9 @@ from tests.tracking.entries_made_up import made_cell
 from tests.tracking.lossy_proxy import CUT, DELIVER, LOSE
 from tests.tracking.served import CELLS, check, logged
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_every_kind_of_call_may_lose_its_answer(proxy, port, tmp_path):
     """The first answer to each endpoint is lost, the second one is not."""
     met = set[str]()
