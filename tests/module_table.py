@@ -9,7 +9,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parent.parent
 TABLE = REPOSITORY / "docs" / "modules.md"
 FOLDERS = ("jobs", "hydra_plugins", "desa_ray")
-HEAD = """# Every module in a line
+HEAD = """# One line about every module
 
 The first sentence of each module's docstring. `python -m tests.module_table` writes this page.
 

@@ -156,7 +156,7 @@ def test_the_way_of_a_setting_is_half_of_what_it_was():
     on; Hydra calls the launcher.
     """
     page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
-    section = page.split("## The way of a setting")[1].split("\n## ")[0]
+    section = page.split("## The path of a setting")[1].split("\n## ")[0]
     rows = re.findall(r"^\| [^|]*\| `(\S+\.py)` \| (.+) \|$", section, re.MULTILINE)
     texts = {file: (REPOSITORY / file).read_text(encoding="utf-8") for file, _ in rows}
     way: list[str] = []
