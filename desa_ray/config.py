@@ -258,12 +258,12 @@ class ClusterConfig:
     encoders: Workers | None = None
     encoder_cpus: Workers = 1
     encoder_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
-    generators: Workers = 1
+    generators: Workers | None = None
     generator_cpus: Annotated[Float, Field(gt=0, le=10_000)] = 1
     shard_generations: Count = 32
-    scorers: Workers = 2
+    scorers: Workers | None = 2
     scorer_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
-    replayers: Workers = 2
+    replayers: Workers | None = 2
     shard_documents: Count = 1024
     shard_queries: Count = 64
     batch_size: Annotated[Int, Field(ge=1, le=65_536)] = 4

@@ -60,7 +60,7 @@ LOCAL = {
     "encoders": None,
     "encoder_cpus": 1,
     "encoder_gpus": 0,
-    "generators": 1,
+    "generators": None,
     "generator_cpus": 1,
     "shard_generations": 32,
     "scorers": 2,
@@ -83,7 +83,7 @@ LOCAL = {
 }
 CLUSTERS = {
     "local": {},
-    "existing": {"kind": "existing", "scorers": 4, "replayers": 4},
+    "existing": {"kind": "existing", "scorers": None, "replayers": None},
     "serial": {"kind": "serial", "encoder_cpus": 2},
 }
 

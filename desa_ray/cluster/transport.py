@@ -5,9 +5,11 @@ fixed pools), so the supervisor keeps the books itself, and an actor is just a w
 Ray restarts and retries nothing.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -21,11 +23,11 @@ from desa_ray.errors import DesaError
 from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.pipeline.supervisor import Supervisor
-from desa_ray.pipeline.transport import Answer, Event, Lost, Up
+from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Up
 from desa_ray.store.artifacts import Store
 from desa_ray.store.files import drop_copies
 
-MAX_PARALLEL_STAGES = 4
+MAX_PARALLEL_STAGES = 8
 LOOK_S = 0.02  # how soon a waiting poll notices that it was woken
 END_TIMEOUT_S = 5.0
 
@@ -33,9 +35,19 @@ END_TIMEOUT_S = 5.0
 class _Actor(CountingWorker):
     """A worker as an actor; `ready` returns once its process is up, before any engine is loaded."""
 
+    def __init__(self, pool: Pool):
+        super().__init__(pool)
+        if not pool.gpus:  # Ray leaves such an actor all GPUs of its node
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
     def ready(self) -> str:
         """The node it stands on."""
         return ray.get_runtime_context().get_node_id()
+
+    def prepare(self) -> None:
+        """Load the engine; where that fails, the first task tries again and tells."""
+        with suppress(Exception):
+            self.load()
 
     def end(self) -> None:
         """Leave nothing in the node's temporary folder: what follows is a kill, which runs no
@@ -62,6 +74,7 @@ class RayTransport:
         self.remote_store, self.death, self.on_close = remote_store, death, on_close
         self._actors: dict[int, Any] = {}
         self._up: set[int] = set()
+        self._loading: set[int] = set()
         self._pending: dict[Any, int] = {}  # what each was last asked -> the worker
         self._woken = threading.Event()
 
@@ -109,7 +122,12 @@ class RayTransport:
             return Lost(worker, str(error).splitlines()[0])
         if worker not in self._up:
             self._up.add(worker)
-            return Up(worker, answer)
+            self._loading.add(worker)
+            self._pending[self._actors[worker].prepare.remote()] = worker
+            return Up(worker, answer, loaded=False)
+        if worker in self._loading:
+            self._loading.remove(worker)
+            return Loaded(worker)
         return Answer(worker, None)
 
     def wake(self) -> None:
@@ -136,6 +154,7 @@ class RayTransport:
     def _forget(self, worker: int) -> None:
         self._actors.pop(worker, None)
         self._up.discard(worker)
+        self._loading.discard(worker)
         self._pending = {
             reference: own for reference, own in self._pending.items() if own != worker
         }

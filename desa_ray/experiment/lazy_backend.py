@@ -88,6 +88,10 @@ class LazyBackend:
     ) -> int:
         return self.backend.compute(pool, tasks, on_start, on_done)
 
+    def expect(self, pools: frozenset[str]) -> None:
+        if self._backend is not None:
+            self._backend.expect(pools)
+
     def stop(self) -> None:
         if self._backend is not None:
             self._backend.stop()

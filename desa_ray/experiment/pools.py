@@ -59,7 +59,7 @@ def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: P
             threads=int(cluster.generator_cpus),
             plugin=plugin,
         ),
-        size=cluster.generators,
+        size=cluster.generators or (None if gpus else 1),
         cpus=cluster.generator_cpus,
         gpus=gpus,
         isolated=isolated,
@@ -67,11 +67,14 @@ def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: P
 
 
 def lucene_pool(config: RunConfig) -> Pool:
-    """One JVM: index building is one task, analysis is fast."""
+    """JVMs: each builds an index or analyses texts. One on this machine; on a cluster as many as
+    there are collections and texts to analyse.
+    """
     sparse = config.sparse
     return Pool(
         f"lucene:{sparse.java_home}:{sparse.heap}",
         partial(Lucene, sparse.java_home, sparse.heap),
+        size=None if config.cluster.kind == "existing" else 1,
         isolated=True,
     )
 

@@ -23,9 +23,9 @@ class LostCluster(DesaError):
     """
 
 
-def lost_too_often(task: Task, failures: int, last: str) -> PoisonShard:
-    """What stops a run: a shard that failed as often as `cluster.max_failures` says, with its
-    worker each time.
+def lost_too_often(task: Task | str, failures: int, last: str) -> PoisonShard:
+    """What stops a run: a shard, or the engine of a pool, that failed as often as
+    `cluster.max_failures` says, with its worker each time.
     """
     hint = "look for an out-of-memory kill, lower cluster.memory_gb or cluster.shard_*, then rerun"
     return PoisonShard(f"failed {failures} times; last: {last}", where=str(task), hint=hint)
@@ -53,6 +53,12 @@ class Backend(Protocol):
         Args:
             on_start: called once, when the first task is handed to a worker.
             on_done: called for every task that is done.
+        """
+        ...
+
+    def expect(self, pools: frozenset[str]) -> None:
+        """The names of all pools that stages still to be computed need: an engine of theirs may be
+        kept.
         """
         ...
 

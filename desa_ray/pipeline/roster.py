@@ -1,7 +1,7 @@
 """The workers a supervisor has, by pool: what each is doing, where it stands, and since when."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from desa_ray.pipeline.packing import Standing
@@ -15,12 +15,14 @@ class RosterEntry:
 
     Attributes:
         node: where it stands; None until it is up.
+        loaded: its engine is there; until then it gets no task, which others could do meanwhile.
         since: when it was spawned, came up or was given its task, whichever was last.
     """
 
     pool: Pool
     since: float
     up: bool = False
+    loaded: bool = False
     node: str | None = None
     task: Task | None = None
     stage: StageShards | None = None
@@ -30,7 +32,8 @@ class RosterEntry:
 @dataclass
 class PoolState:
     """When a pool may grow again, when one of its workers was last seen alive, when it was last
-    used, and why the last worker was lost before it was up.
+    used, why the last worker was lost before it was up, and how many were lost in a row while they
+    loaded their engine.
     """
 
     last_up: float
@@ -38,12 +41,14 @@ class PoolState:
     respawn_at: float = 0.0
     used: float = 0.0
     lost: str = ""
+    load_losses: int = 0
 
 
 class Roster:
     """Workers by number, and the states of their pools."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.workers: dict[int, RosterEntry] = {}
         self._pools: dict[str, PoolState] = {}
         self._spawned = 0
@@ -51,7 +56,7 @@ class Roster:
     def add(self, pool: Pool) -> int:
         """Enter a worker that is about to be spawned; returns its number."""
         self._spawned += 1
-        self.workers[self._spawned] = RosterEntry(pool, time.monotonic())
+        self.workers[self._spawned] = RosterEntry(pool, self._clock())
         return self._spawned
 
     def clear(self) -> None:
@@ -63,7 +68,7 @@ class Roster:
         return {n: entry for n, entry in self.workers.items() if entry.pool.name == pool.name}
 
     def state(self, pool: Pool) -> PoolState:
-        return self._pools.setdefault(pool.name, PoolState(last_up=time.monotonic()))
+        return self._pools.setdefault(pool.name, PoolState(last_up=self._clock()))
 
     def states(self) -> list[PoolState]:
         return list(self._pools.values())

@@ -1,8 +1,8 @@
 """Runs the missing stages of a plan, side by side where the backend computes several at once.
 
 The calling thread decides everything: what may start, what is done, what failed. A stage runs in a
-thread of its own, which mostly waits for its shards. Of each pool a few stages are begun, so that
-its workers need not wait while a stage is laid out, finished or told of. A stage that fails takes
+thread of its own, which mostly waits for its shards. Of each pool several stages are begun: their
+shards are one queue for its workers. A stage that fails takes
 only those with it that need it. A stage that lost the whole cluster has not failed: it begins
 again, with its stored shards, once the backend has started another.
 """
@@ -18,7 +18,9 @@ from desa_ray.pipeline.execute import StageListener, ready, run_stage, schedule
 from desa_ray.pipeline.stage import Stage
 
 POLL_S = 0.5
-STAGES_PER_POOL = 2  # one has the workers, one stands ready or is being finished
+# Begun at once per pool: their shards are one queue, so that no worker waits while a stage is laid
+# out, ends or is being finished.
+STAGES_PER_POOL = 8
 
 OnStageDone = Callable[[Stage, DesaError | None], None]
 
@@ -112,6 +114,8 @@ class _ParallelRun:
             self.called.popleft().result()
 
     def _start(self) -> None:
+        left = (stage.work.pool for stage in self.remaining.values())
+        self.backend.expect(frozenset(pool.name for pool in left if pool))
         for stage in self._startable():
             error = _inherited(stage, self.broken)
             if error is not None:

@@ -44,6 +44,8 @@ class SerialBackend:
             on_done(task)
         return 1
 
+    def expect(self, pools: frozenset[str]) -> None: ...
+
     def stop(self) -> None: ...
 
     def recover(self, loss: LostCluster) -> None:

@@ -66,6 +66,15 @@ class OneStageAtATime:
         return stages[0] if stages and stages[0].open else None
 
 
+class FirstOpen:
+    """A free worker takes the next shard of the first stage that has one: none waits for the last
+    shards of a stage while another stage of its pool is ready.
+    """
+
+    def choose(self, stages: Sequence[StageShards]) -> StageShards | None:
+        return next((stage for stage in stages if stage.open), None)
+
+
 class ShardQueue:
     """The stages in work, by pool."""
 

@@ -20,6 +20,7 @@ from desa_ray.pipeline.transport import Placement, Share
 START_TIMEOUT_S = 600.0  # of a worker that nobody else is in the way of
 STARVED_S = 5.0  # without any worker for so long, a pool waits for others
 SHARE_EVERY_S = 2.0
+KEPT_SHARE = 8  # of so many workers of a growing pool one idle engine of another may be kept
 REMIND_EVERY_S = 60.0
 
 
@@ -48,6 +49,7 @@ class Staffing:
     ):
         self.roster, self.queue, self.placement = roster, queue, placement
         self.limits, self.note = limits, note
+        self.expected: frozenset[str] = frozenset()  # pools that later stages need
         self._share = Share()
         self._look_at = 0.0
         self._waiting: dict[str, float] = {}  # pool -> when it was last told of
@@ -66,6 +68,7 @@ class Staffing:
         if more < 1:
             return Change()
         idle = self.roster.standing([*self.queue.pools(), pool], within=False)
+        idle = self._without_engines_to_keep(idle, have)
         found = arrange(self.placement.nodes(), pool, more, kept=kept, idle=idle)
         ended = self._within_limits(pool, found.placed, kept, idle, found.ended)
         return Change(found.placed, ended)
@@ -86,6 +89,15 @@ class Staffing:
                 default=1 << 20,
             )
         )
+
+    def _without_engines_to_keep(self, idle: Sequence[Standing], have: int) -> list[Standing]:
+        """`idle` without one worker of each pool that is needed again, the last used one: a stage
+        that comes late need not wait until an engine is loaded. As long as that is a small share of
+        the `have` workers of the pool that would take its place.
+        """
+        last = {one.pool.name: one.worker for one in idle if one.pool.name in self.expected}
+        kept = list(last.values())[: have // KEPT_SHARE]
+        return [one for one in idle if one.worker not in kept]
 
     def _within_limits(
         self,

@@ -2,9 +2,10 @@
 
 It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
 processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
-goes to a worker that is up; a worker that dies is replaced and its shard handed out again; one that
-outlasts the time limit is killed, which is the same. What stops a stage: an error of a shard's own
-(bad data, a corrupt artifact) at once, and a shard that was lost `max_failures` times, by name.
+goes to a worker whose engine is loaded; a worker that dies is replaced and its shard handed out
+again; one that outlasts the time limit is killed, which is the same. What stops a stage: an error
+of a shard's own (bad data, a corrupt artifact) at once, and a shard that was lost `max_failures`
+times, by name; so does an engine that was lost as often while it loaded.
 Workers hold their engine and stay until their place is needed. Shards are deterministic and write
 once, so a second run of one is harmless.
 
@@ -23,10 +24,10 @@ from desa_ray.error_boundary import as_desa_error
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.backend import LostCluster, Stopped, lost_too_often
 from desa_ray.pipeline.roster import Roster, RosterEntry
-from desa_ray.pipeline.shard_queue import OneStageAtATime, Policy, ShardQueue, StageShards
+from desa_ray.pipeline.shard_queue import FirstOpen, Policy, ShardQueue, StageShards
 from desa_ray.pipeline.staffing import Staffing
 from desa_ray.pipeline.stage import Pool, Task
-from desa_ray.pipeline.transport import Answer, Event, Lost, Placement, Transport, Up
+from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Placement, Transport, Up
 
 POLL_S = 0.2
 RESPAWN_PAUSE_S = 1.0
@@ -41,7 +42,9 @@ class Supervisor:
         max_parallel_stages: how many stages are worth beginning side by side.
         on_loss: told the pool of a shard that was lost with its worker, and whether it is handed
             out again.
+        policy: which stage of a pool the next free worker gets a shard of.
         note: tells the user that the run waits for others, and that it goes on.
+        clock: seconds that pass; another than this machine's where time is simulated.
     """
 
     def __init__(
@@ -54,11 +57,12 @@ class Supervisor:
         policy: Policy | None = None,
         on_loss: Callable[[Pool, bool], None] = lambda pool, again: None,
         note: Callable[[str], None] = lambda text: None,
+        clock: Callable[[], float] = time.monotonic,
     ):
-        self.transport, self.limits = transport, limits
+        self.transport, self.limits, self.clock = transport, limits, clock
         self.max_parallel_stages, self.on_loss = max_parallel_stages, on_loss
-        self._queue = ShardQueue(policy or OneStageAtATime())
-        self._roster = Roster()
+        self._queue = ShardQueue(policy or FirstOpen())
+        self._roster = Roster(clock)
         self._staffing = Staffing(self._roster, self._queue, placement, limits, note)
         self._inbox: SimpleQueue[StageShards | Pool | None] = SimpleQueue()  # None: close
         self._stopping, self._over = threading.Event(), threading.Event()
@@ -98,6 +102,9 @@ class Supervisor:
         if stage.error is not None:
             raise stage.error
         return min(stage.most_workers, len(tasks))
+
+    def expect(self, pools: frozenset[str]) -> None:
+        self._staffing.expected = pools
 
     def stop(self) -> None:
         """Make every `compute` raise; for the way out after an interrupt."""
@@ -183,9 +190,9 @@ class Supervisor:
 
     def _hand_out(self) -> None:
         """Give every idle worker its next shard, or end it where its place is due to others."""
-        now = time.monotonic()
+        now = self.clock()
         for number, worker in list(self._roster.workers.items()):
-            if not worker.up or worker.task is not None:
+            if not worker.loaded or worker.task is not None:
                 continue
             if self._queue.left(worker.pool) and self._staffing.gives_back(worker):
                 self._end([number])
@@ -194,34 +201,49 @@ class Supervisor:
             if found is None:
                 continue
             stage, task = found
-            if not stage.started:
-                stage.started = True
-                if not self._called(stage, stage.on_start):
-                    continue
+            if not self._started(stage):
+                continue
             worker.stage, worker.task, worker.since = stage, task, now
             stage.in_flight += 1
             stage.most_workers = max(stage.most_workers, len(self._roster.of(worker.pool)))
             self._roster.state(worker.pool).used = now
             self.transport.send(number, task)
 
+    def _started(self, stage: StageShards) -> bool:
+        """Tells, once, that workers are at a stage; False where that failed."""
+        if stage.started:
+            return True
+        stage.started = True
+        return self._called(stage, stage.on_start)
+
     def _take(self, event: Event) -> None:
         worker = self._roster.workers.get(event.worker)
         if worker is None:  # ended meanwhile
             return
         match event:
-            case Up(node=node):
-                worker.up, worker.node, worker.since = True, node, time.monotonic()
+            case Up(node=node, loaded=loaded):
+                worker.up, worker.node, worker.since = True, node, self.clock()
+                worker.loaded = loaded
                 state = self._roster.state(worker.pool)
                 state.last_up, state.lost = worker.since, ""
+                waiting = self._queue.stages(worker.pool)
+                if waiting and not loaded:
+                    self._started(waiting[0])
+            case Loaded():
+                worker.loaded, worker.since = True, self.clock()
+                self._roster.state(worker.pool).load_losses = 0
             case Answer(error=error):
-                self._roster.state(worker.pool).last_up = time.monotonic()
+                self._roster.state(worker.pool).last_up = self.clock()
                 self._answered(worker, error)
             case Lost(reason=reason):
                 del self._roster.workers[event.worker]
                 state = self._roster.state(worker.pool)
-                state.grow_at, state.respawn_at = 0.0, time.monotonic() + RESPAWN_PAUSE_S
+                state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
                 state.lost = state.lost if worker.up else reason
-                self._lost(worker, reason)
+                if worker.up and not worker.loaded:
+                    self._lost_loading(worker, reason)
+                else:
+                    self._lost(worker, reason)
 
     def _answered(self, worker: RosterEntry, error: DesaError | None) -> None:
         stage, task = worker.stage, worker.task
@@ -255,6 +277,17 @@ class Supervisor:
         else:
             self._fail(stage, lost_too_often(task, failures, reason))
 
+    def _lost_loading(self, worker: RosterEntry, reason: str) -> None:
+        """Stop what needs an engine that takes its process along as often as a shard may fail."""
+        state = self._roster.state(worker.pool)
+        state.load_losses += 1
+        again = state.load_losses < self.limits.max_failures
+        self.on_loss(worker.pool, again)
+        if not again:
+            failures, state.load_losses = state.load_losses, 0
+            for stage in self._queue.stages(worker.pool):
+                self._fail(stage, lost_too_often(f"pool {worker.pool.name}", failures, reason))
+
     def _called(self, stage: StageShards, callback: Callable[[], None]) -> bool:
         """Calls back for a stage; an error of the callback's is the stage's."""
         try:
@@ -280,16 +313,17 @@ class Supervisor:
             self._fail(stage, error)
 
     def _kill_overdue(self) -> None:
-        now = time.monotonic()
+        now = self.clock()
         for number, worker in list(self._roster.workers.items()):
-            overdue = worker.task is not None and now - worker.since > self.limits.shard_timeout_s
+            at_work = worker.task is not None or (worker.up and not worker.loaded)
+            overdue = at_work and now - worker.since > self.limits.shard_timeout_s
             if overdue and not worker.killed:
                 worker.killed = True
                 self.transport.kill(number)
 
     def _keep_house(self) -> None:
         """Give back what others need more, and stop what can wait no longer."""
-        now = time.monotonic()
+        now = self.clock()
         self._staffing.look(now)
         self._end(self._staffing.surplus(now))
         for pool, error in self._staffing.lost_causes(now):
@@ -298,7 +332,7 @@ class Supervisor:
 
     def _grow_pools(self) -> None:
         """Start workers for the pools that have work: those that are up first, then small ones."""
-        now = time.monotonic()
+        now = self.clock()
         waiting = self._queue.pools()
         waiting.sort(key=lambda pool: (not self._roster.of(pool), pool.size or 1 << 20))
         for pool in waiting:
@@ -323,7 +357,7 @@ class Supervisor:
         self._end(change.end)
         state = self._roster.state(pool)
         if change.spawn and not self._roster.of(pool) and not state.lost:
-            state.last_up = time.monotonic()  # from here on the pool waits for its first worker
+            state.last_up = self.clock()  # from here on the pool waits for its first worker
         for _ in range(change.spawn):
             self.transport.spawn(self._roster.add(pool), pool)
 

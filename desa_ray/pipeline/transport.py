@@ -17,10 +17,20 @@ from desa_ray.pipeline.stage import Pool, Task
 
 @dataclass(frozen=True)
 class Up:
-    """A worker's process runs, on this node: from now on it takes tasks."""
+    """A worker's process runs, on this node. It takes tasks once its engine is loaded: from now on,
+    or after `Loaded`.
+    """
 
     worker: int
     node: str = ""
+    loaded: bool = True
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A worker's engine is there, or cannot be loaded, which its first task tells."""
+
+    worker: int
 
 
 @dataclass(frozen=True)
@@ -39,14 +49,14 @@ class Lost:
     reason: str
 
 
-Event = Up | Answer | Lost
+Event = Up | Loaded | Answer | Lost
 
 
 class Transport(Protocol):
     """Workers by number. All methods but `wake` are called by one thread."""
 
     def spawn(self, worker: int, pool: Pool) -> None:
-        """Begin to start a worker; `Up` follows, or `Lost`."""
+        """Begin to start a worker and load its engine; `Up` follows, and `Loaded`, or `Lost`."""
         ...
 
     def send(self, worker: int, task: Task) -> None:

@@ -55,6 +55,8 @@ class LateBackend:
             on_done(task)
         return 1
 
+    def expect(self, pools: frozenset[str]) -> None: ...
+
     def stop(self) -> None: ...
 
     def recover(self, loss: LostCluster) -> None:

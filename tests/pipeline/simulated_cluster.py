@@ -1,0 +1,344 @@
+"""A simulated cluster: the real scheduler and supervisor over made-up workers and a clock of their
+own.
+
+Time passes only where nothing is left to decide: before the clock goes on, every stage that was
+begun has handed in its shards, and every stage that ended was seen by the scheduler. So a run of
+hours takes seconds, and two runs of one plan give the same times.
+"""
+
+import heapq
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from desa_ray.config import ClusterConfig
+from desa_ray.errors import DesaError
+from desa_ray.pipeline import scheduler
+from desa_ray.pipeline.execute import Quiet
+from desa_ray.pipeline.packing import Node
+from desa_ray.pipeline.shard_queue import Policy
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
+from desa_ray.pipeline.supervisor import Supervisor
+from desa_ray.pipeline.transport import Answer, Event, Loaded, Share, Up
+
+START_S = 2.0  # until an actor's process is up
+
+
+@dataclass(frozen=True)
+class Timed(Work):
+    """Work that only takes time: `shard_s` seconds per shard."""
+
+    pool: Pool | None
+    number: int
+    shard_s: float
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(self.number, 1)}
+
+    def shards(self, layout: Mapping[str, Any]) -> Sequence[Shard]:
+        return shards_of(layout, "{}")
+
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        raise AssertionError("only simulated")
+
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        raise AssertionError("only simulated")
+
+
+class Gate:
+    """Counts what must happen before time may pass."""
+
+    def __init__(self) -> None:
+        self._open, self._changed, self.over = (
+            1,
+            threading.Condition(),
+            False,
+        )  # for the first stages
+
+    def add(self, number: int) -> None:
+        with self._changed:
+            self._open += number
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        with self._changed:
+            self.over = True
+            self._changed.notify_all()
+
+    def look(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, news: Callable[[], bool]) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._open <= 0 or self.over or news())
+
+
+@dataclass
+class Busy:
+    """What the run used: loads by pool, and when a worker of which pool was inside its engine."""
+
+    loads: Counter[str] = field(default_factory=Counter)
+    spans: list[tuple[Pool, float, float]] = field(default_factory=list)  # of a worker, from, to
+
+
+class SimulatedTransport:
+    """Workers that are names: they start where they fit, load an engine once, and take their time.
+
+    `placement` is what the supervisor asks as well.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], gate: Gate, load_s: Mapping[str, float]):
+        self.nodes_now, self.load_s = dict(nodes), load_s
+        self.gate, self.busy, self.now = gate, Busy(), 0.0
+        self.supervisor: _Supervisor | None = None
+        self._events: list[tuple[float, int, Event]] = []
+        self._order = count()
+        self._pending: dict[int, Pool] = {}
+        self._at: dict[int, tuple[str, Pool]] = {}
+
+    def clock(self) -> float:
+        return self.now
+
+    def spawn(self, worker: int, pool: Pool) -> None:
+        self._pending[worker] = pool
+        self._place()
+
+    def _place(self) -> None:
+        for worker, pool in list(self._pending.items()):
+            fitting = [name for name, node in self.nodes_now.items() if node.holds(pool) > 0]
+            if fitting:
+                name = min(fitting, key=lambda n: (self.nodes_now[n].gpus, self.nodes_now[n].cpus))
+                self.nodes_now[name] = self.nodes_now[name].without(pool)
+                self._at[worker] = name, pool
+                del self._pending[worker]
+                self._soon(START_S, Up(worker, name, loaded=False))
+
+    def _soon(self, seconds: float, event: Event) -> None:
+        heapq.heappush(self._events, (self.now + seconds, next(self._order), event))
+
+    def send(self, worker: int, task: Task) -> None:
+        work, pool = task.stage.work, self._at[worker][1]
+        assert isinstance(work, Timed)
+        self._work(pool, work.shard_s, Answer(worker, None))
+
+    def _work(self, pool: Pool, seconds: float, then: Event) -> None:
+        self.busy.spans.append((pool, self.now, self.now + seconds))
+        self._soon(seconds, then)
+
+    def _load(self, worker: int) -> None:
+        pool = self._at[worker][1]
+        self.busy.loads[pool.name] += 1
+        self._work(pool, self.load_s[pool.name], Loaded(worker))
+
+    def poll(self, timeout_s: float) -> Sequence[Event]:
+        assert self.supervisor is not None
+        self.gate.wait(self.supervisor.has_news)
+        if self.gate.over or self.supervisor.has_news():
+            return []
+        while self._events and self._gone(self._events[0][2]):
+            heapq.heappop(self._events)
+        if not self._events or self._events[0][0] > self.now + 5.0:
+            self.now += 5.0  # rules that go by time look again
+            return []
+        self.now = self._events[0][0]
+        found: list[Event] = []
+        while self._events and self._events[0][0] <= self.now:
+            found.append(heapq.heappop(self._events)[2])
+        here = [event for event in found if not self._gone(event)]
+        for event in here:
+            if isinstance(event, Up):
+                self._load(event.worker)
+        return here
+
+    def _gone(self, event: Event) -> bool:
+        return event.worker not in self._at
+
+    def wake(self) -> None:
+        self.gate.look()
+
+    def kill(self, worker: int) -> None:
+        raise AssertionError(f"worker {worker} is killed: nothing here hangs")
+
+    def end(self, workers: Sequence[int]) -> None:
+        for worker in workers:
+            self._pending.pop(worker, None)
+            if worker in self._at:
+                name, pool = self._at.pop(worker)
+                self.nodes_now[name] = self.nodes_now[name].along(pool)
+        self._place()
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OwnNodes:
+    """A placement: the simulated nodes, and nobody else on them."""
+
+    shared = False
+
+    def __init__(self, nodes: Mapping[str, Node]):
+        self._nodes = dict(nodes)
+
+    def capacity(self, pool: Pool) -> int:
+        number = sum(node.holds(pool) for node in self._nodes.values())
+        if not number:
+            raise DesaError(f"no node holds a worker of {pool.name}")
+        return number
+
+    def nodes(self) -> Mapping[str, Node]:
+        return self._nodes
+
+    def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
+        return Share()
+
+    def usage(self) -> str:
+        return "simulated"
+
+
+class _Supervisor(Supervisor):
+    """Says when a stage has handed in its shards, and when its last shard is done."""
+
+    def __init__(self, gate: Gate, transport: "SimulatedTransport", *arguments: Any, **more: Any):
+        self.gate = gate
+        transport.supervisor = self
+        super().__init__(transport, *arguments, clock=transport.clock, **more)
+
+    def has_news(self) -> bool:
+        return not self._inbox.empty()
+
+    def compute(
+        self,
+        pool: Pool,
+        tasks: Sequence[Task],
+        on_start: Callable[[], None],
+        on_done: Callable[[Task], None],
+    ) -> int:
+        left = count(len(tasks) - 1, -1)
+
+        def done(task: Task) -> None:
+            on_done(task)
+            if next(left) == 0:
+                self.gate.add(1)  # until the scheduler has seen that the stage is over
+
+        self.gate.add(1)  # `_take_in` takes both back
+        return super().compute(pool, tasks, on_start, done)
+
+    def _take_in(self, *, wait_s: float | None) -> bool:
+        before = len(self._queue.stages())
+        open_ = super()._take_in(wait_s=wait_s)
+        self.gate.add(-2 * (len(self._queue.stages()) - before))
+        return open_
+
+
+class _Threads:
+    """An executor that counts what it was given."""
+
+    def __init__(self, executor: ThreadPoolExecutor, gate: Gate):
+        self.executor, self.gate = executor, gate
+
+    def submit(self, function: Callable[..., Any], stage: Stage, *arguments: Any) -> Future[Any]:
+        self.gate.add(1)
+        return self.executor.submit(function, stage, *arguments)
+
+
+class _Run(scheduler._ParallelRun):
+    """The scheduler's own run; it says when the end of a stage was seen and its followers begun."""
+
+    gate: Gate
+    taken: int = 1  # the beginning counts as one
+
+    def _take(self, future: Future[None]) -> None:
+        super()._take(future)
+        self.taken += 1
+        if not self.remaining:
+            self.gate.end()
+
+    def _start(self) -> None:
+        super()._start()
+        self.gate.add(-self.taken)
+        self.taken = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds of a simulated run, and what it used."""
+
+    makespan_s: float
+    busy: Busy
+
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU-seconds inside engines, loads included."""
+        return sum(pool.gpus * (stop - start) for pool, start, stop in self.busy.spans)
+
+    def utilisation(self, gpus: int, steps: int = 10) -> list[float]:
+        """Share of the GPUs that is inside an engine call, in each tenth of the run."""
+        width = self.makespan_s / steps
+        found: list[float] = []
+        for step in range(steps):
+            start, stop = step * width, (step + 1) * width
+            inside = [
+                pool.gpus * max(0.0, min(stop, end) - max(start, begin))
+                for pool, begin, end in self.busy.spans
+            ]
+            found.append(sum(inside) / (gpus * width))
+        return found
+
+
+def simulate(
+    todo: Sequence[Stage],
+    nodes: Mapping[str, Node],
+    limits: ClusterConfig,
+    *,
+    load_s: Mapping[str, float],
+    policy: Policy,
+    max_parallel_stages: int,
+) -> Outcome:
+    """Run stages of `Timed` work to their end.
+
+    Args:
+        load_s: seconds until an engine is loaded, by pool.
+    """
+    gate = Gate()
+    transport = SimulatedTransport(nodes, gate, load_s)
+    supervisor = _Supervisor(
+        gate,
+        transport,
+        OwnNodes(nodes),
+        limits,
+        max_parallel_stages=max_parallel_stages,
+        policy=policy,
+    )
+    errors: list[DesaError] = []
+
+    def told(stage: Stage, error: DesaError | None) -> None:
+        errors.extend([error] if error else [])
+
+    threads = scheduler.STAGES_PER_POOL * max_parallel_stages
+    with (
+        patch.object(scheduler, "run_stage", run_timed),
+        ThreadPoolExecutor(1) as callbacks,
+        ThreadPoolExecutor(threads) as executor,
+    ):
+        counted: Any = _Threads(executor, gate)
+        run = _Run(todo, supervisor, Quiet(), told, callbacks, counted)
+        run.gate = gate
+        run.to_the_end()
+    if errors:
+        raise errors[0]
+    return Outcome(transport.now, transport.busy)
+
+
+def run_timed(stage: Stage, backend: Any, progress: Any) -> None:
+    """`execute.run_stage` for work that only takes time."""
+    layout = stage.work.layout(stage)
+    tasks = [Task(stage, shard) for shard in stage.work.shards(layout)]
+    if stage.work.pool is not None:
+        backend.compute(stage.work.pool, tasks, lambda: None, lambda task: None)
