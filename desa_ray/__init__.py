@@ -1,8 +1,8 @@
 """DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and
 certification depths.
 
-`fuse` serves people who bring their own rankings; `plan`, `run` and `load_records` do in a notebook
-what the `desa` command does.
+`fuse` and `fuse_rule` serve people who bring their own rankings; `plan`, `run` and `load_records`
+do in a notebook what the `desa` command does.
 """
 
 import operator
@@ -18,11 +18,24 @@ from desa_ray.errors import DesaError
 if TYPE_CHECKING:
     from desa_ray.notebook import plan, run
     from desa_ray.report.load import load_records
+    from desa_ray.rules import RuleFused, fuse_rule
 
-__all__ = ["DesaError", "Fused", "__version__", "fuse", "load_records", "plan", "run"]
+__all__ = [
+    "DesaError",
+    "Fused",
+    "RuleFused",
+    "__version__",
+    "fuse",
+    "fuse_rule",
+    "load_records",
+    "plan",
+    "run",
+]
 
 # Loaded when first asked for: polars and what reads records are no part of `import desa_ray`.
 LATER = {
+    "RuleFused": "desa_ray.rules",
+    "fuse_rule": "desa_ray.rules",
     "load_records": "desa_ray.report.load",
     "plan": "desa_ray.notebook",
     "run": "desa_ray.notebook",

@@ -22,6 +22,7 @@ from desa_ray.terminal import PlainTable, screen
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
+from .cli.fuse_rules import add_rule_options, fuse_by_rule, print_rule_summary, rule_given
 
 Run = Mapping[str, Sequence[str]]
 
@@ -31,7 +32,14 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     if arguments.k < 0 or arguments.depth < 1:
         raise DesaError("--k must be at least 0 and --depth at least 1")
+    rule = rule_given(arguments)
     names = run_names(arguments.runs)
+    if rule is not None:
+        rankings, depths = fuse_by_rule(rule, names, arguments)
+        _write(arguments.out, rankings.select("query_id", "docs"), depths, rankings)
+        print_rule_summary(rule, names, depths, arguments.k)
+        print_text(f"wrote fused.trec, scores.parquet and depths.* to {arguments.out}")
+        return 0
     runs = [read_run(path, note) for path in arguments.runs]
     weights = [rational(text, "weight") for text in arguments.weights or ["1"] * len(runs)]
     kappa = rational(arguments.kappa, "kappa")
@@ -43,15 +51,26 @@ def main(argv: list[str]) -> int:
     rankings, depths = fuse_runs(
         dict(zip(names, runs, strict=True)), weights, kappa, arguments.k, arguments.depth
     )
-    try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        write_run(arguments.out / "fused.trec", rankings, tag="desa-fuse")
-        depths.write_parquet(arguments.out / "depths.parquet")
-        write_csv(depths, arguments.out / "depths.csv")
-    except OSError as error:
-        raise DesaError(f"cannot be written: {error}", where=str(arguments.out)) from None
+    _write(arguments.out, rankings, depths)
     _print_summary(names, weights, depths, arguments)
     return 0
+
+
+def _write(
+    folder: Path,
+    rankings: pl.DataFrame | Mapping[str, Sequence[str]],
+    depths: pl.DataFrame,
+    scores: pl.DataFrame | None = None,
+) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_run(folder / "fused.trec", rankings, tag="desa-fuse")
+        depths.write_parquet(folder / "depths.parquet")
+        write_csv(depths, folder / "depths.csv")
+        if scores is not None:
+            scores.write_parquet(folder / "scores.parquet")
+    except OSError as error:
+        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
 
 
 def fuse_runs(
@@ -110,6 +129,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--out", required=True, type=Path, metavar="DIR", help="where fused.trec and depths.* go"
     )
+    add_rule_options(parser)
     return parser
 
 

@@ -13,6 +13,7 @@ PAGE = REPOSITORY / "docs" / "api.md"
 # Module -> its public names on the page; empty: all of them.
 MODULES: dict[str, tuple[str, ...]] = {
     "desa_ray": ("fuse", "Fused"),
+    "desa_ray.rules": ("fuse_rule", "RuleFused"),
     "desa_ray.notebook": ("plan", "run", "Plan", "Results", "Progress"),
     "desa_ray.report.load": ("load_records",),
     "desa_ray.errors": ("DesaError", "Problems"),
@@ -20,11 +21,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "desa_ray.core.sparse": (),
     "desa_ray.core.fusion.depth": (),
     "desa_ray.core.fusion.rrf": (),
+    "desa_ray.core.rules.registry": ("rule_of", "Rule", "ScoredList"),
+    "desa_ray.core.rules.certify": ("certify", "refusal", "Certificate"),
     "desa_ray.core.evaluation": (),
 }
 HEAD = """# Python reference
 
-From the docstrings; `make docs` writes this page. The first four parts are what `import desa_ray`
+From the docstrings; `make docs` writes this page. The first five parts are what `import desa_ray`
 offers; the parts below `desa_ray.core` are the equations of [method.md](method.md).
 [python.md](python.md) shows how to use them.
 """

@@ -8,7 +8,7 @@ with gzip or zstd is unpacked as it is read; a name that ends in `.gz` is writte
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -48,6 +48,33 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
     """
     if path.suffix == SUFFIX:
         return read_run_parquet(path)
+    run: dict[str, list[str]] = {}
+    for query, (own, order) in _read(path, tell).items():
+        run[query] = [own.documents[n] for n in order]
+    return run
+
+
+def read_scored_run(
+    path: Path, tell: Callable[[str], None] | None = None
+) -> dict[str, list[tuple[str, float]]]:
+    """As `read_run`, with the score of every document; scores never rise.
+
+    Raises:
+        DesaError: as `read_run`; a file named `.parquet`, which holds no scores.
+    """
+    if path.suffix == SUFFIX:
+        what, hint = "a run kept as parquet has no scores", "give a TREC run"
+        raise DesaError(what, where=str(path), hint=hint)
+    run: dict[str, list[tuple[str, float]]] = {}
+    for query, (own, order) in _read(path, tell).items():
+        run[query] = [(own.documents[n], own.scores[n]) for n in order]
+    return run
+
+
+def _read(
+    path: Path, tell: Callable[[str], None] | None
+) -> dict[str, tuple["_Lines", Sequence[int]]]:
+    """Query id -> its lines and their order."""
     findings = Findings()
     place = str(path)
     names: dict[str, str] = {}  # few documents stand in many rankings: each is kept once
@@ -65,10 +92,11 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
             if document not in names:
                 _check_control(document, "document id", place, line, findings)
             own.add(names.setdefault(document, document), rank, score, line)
-    run: dict[str, list[str]] = {}
+    run: dict[str, tuple[_Lines, Sequence[int]]] = {}
     by_score: list[str] = []
     for query, own in found.items():
-        run[query], tied = own.ordered(query, place, findings)
+        order, tied = own.ordered(query, place, findings)
+        run[query] = own, order
         by_score += [query] if tied else []
     findings.raise_if_any()
     if not run:
@@ -92,9 +120,9 @@ class _Lines:
         self.scores.append(score)
         self.lines.append(line)
 
-    def ordered(self, query: str, file: str, findings: Findings) -> tuple[list[str], bool]:
-        """The documents, best first, and whether their ranks tie; what is wrong with them goes to
-        `findings`.
+    def ordered(self, query: str, file: str, findings: Findings) -> tuple[list[int], bool]:
+        """The places of the documents, best first, and whether their ranks tie; what is wrong with
+        them goes to `findings`.
         """
         documents, ranks, scores = self.documents, self.ranks, self.scores
         if len(set(documents)) < len(documents):
@@ -116,7 +144,7 @@ class _Lines:
                     findings.line(
                         file, self.lines[after], "the score rises with the rank", detail, hint=hint
                     )
-        return [documents[n] for n in order], tied
+        return order, tied
 
 
 def _check_control(name: str, kind: str, file: str, line: int, findings: Findings) -> None:

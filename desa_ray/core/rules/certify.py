@@ -1,0 +1,312 @@
+"""How deep lists must be read to be sure of a rule's ordered top k (method.md section 6.13).
+
+Sorted access: every list is read from its head, one item at a time, and nothing else is known
+(Fagin's NRA, with the order proved too). Random access: what every list gives a document is looked
+up as soon as it is first read (Fagin's TA). A document that list c has not shown is absent from
+it, or gets between `least[c]` and the bound of its next place. Both ends count: where scores can be
+below 0, or a mean leaves absent lists out, absent beats present.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise, product
+
+from desa_ray.core.rules.fuse import Scored, contributions_of, ordered
+from desa_ray.core.rules.registry import Rule, ScoredList
+from desa_ray.errors import DesaError
+
+Known = dict[int, list[Fraction | None]]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What must be read of each list to be sure of the ordered top k.
+
+    Attributes:
+        top: the k documents with their scores.
+        sorted_depths: items of each list by sorted access alone.
+        random_depths: items of each list where every document read is looked up in all lists.
+    """
+
+    top: list[Scored]
+    sorted_depths: tuple[int, ...]
+    random_depths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One list as a reader meets it: contributions in order, and what bounds the unread ones."""
+
+    documents: Sequence[int]
+    values: Sequence[Fraction]
+    first: Fraction | None  # nothing unread gets more before the first read; None: unknown
+    least: Fraction  # nothing gets less
+    ranks: bool  # the next item's contribution is known beforehand
+
+    def bound(self, read: int) -> Fraction | None:
+        """The largest contribution of an unread item; None where anything is possible."""
+        if self.ranks:
+            return self.values[read]
+        return self.values[read - 1] if read else self.first
+
+
+def refusal(rule: Rule, frozen: bool = False) -> str | None:
+    """Why a rule has no certificate; None where it has one.
+
+    Args:
+        frozen: whether statistics of the whole lists are known beforehand, from a full pass or
+            another source.
+    """
+    chosen = rule.normaliser
+    if chosen is None:
+        return None
+    if chosen.whole and not frozen:
+        return (
+            f"{rule.name} normalises every list by {chosen.whole}, which nothing short of the whole"
+            " list tells"
+        )
+    if not chosen.whole and any(bounds.least is None for bounds in rule.bounds):
+        return "the least possible score is unknown, so an unread document may lose any amount"
+    return None
+
+
+def certify(
+    rule: Rule, lists: Sequence[ScoredList], k: int, *, frozen: bool = False
+) -> Certificate:
+    """The ordered top k and how deep the lists must be read for it, by either access.
+
+    Lists are read in the order of S6: next comes the list with the largest bound of an unread
+    contribution, the first of equals; one without a bound comes before all others.
+
+    Args:
+        lists: whole lists; their lengths are known beforehand, as in S5.
+        k: documents to prove, 1 or more.
+        frozen: as for `refusal`. ScoreBounds are then sound, but may not be minimal.
+
+    Raises:
+        DesaError: the rule has no certificate, for the reason that `refusal` gives.
+    """
+    reason = refusal(rule, frozen)
+    if reason is not None:
+        raise DesaError(reason, where=rule.name, hint="declare what is missing or read whole lists")
+    values, known = contributions_of(rule, lists)
+    lanes = lanes_of(rule, lists, values)
+    if rule.mean in ("geometric", "harmonic") and any(
+        lane.values and not lane.least for lane in lanes
+    ):
+        what = f"the {rule.mean} mean leaves out values of 0, so it jumps there"
+        raise DesaError(what, where=rule.name, hint="normalise by min_max")
+    top = ordered({document: rule.combined(own) for document, own in known.items()})[:k]
+    states = list(reading(lanes))
+    by_sorted = _first(states, lambda state: _proved(rule, lanes, state, k))
+    by_random = _first(states, lambda state: _looked_up(rule, lanes, known, state, k))
+    return Certificate(top, by_sorted, by_random)
+
+
+def lanes_of(
+    rule: Rule, lists: Sequence[ScoredList], values: Sequence[Sequence[Fraction]]
+) -> list[Lane]:
+    """What a reader knows of every list beforehand."""
+    lanes: list[Lane] = []
+    for own, given, scale, bounds in zip(lists, values, rule.scale, rule.bounds, strict=True):
+        first, least = None, given[-1] if given else Fraction(0)
+        chosen = rule.normaliser
+        if chosen is not None and chosen.whole:
+            first = given[0] if given else least
+        elif chosen is not None:
+            assert bounds.least is not None
+            scaled = bool(chosen.needs)
+            least = Fraction(0) if scaled else bounds.least * scale
+            first = scale if scaled else None
+            if not scaled and bounds.most is not None:
+                first = bounds.most * scale
+        lanes.append(Lane(own.documents, given, first, least, chosen is None))
+    return lanes
+
+
+def reading(lanes: Sequence[Lane]) -> Iterator[tuple[int, ...]]:
+    """The states of S6, from nothing read to everything."""
+    read = [0] * len(lanes)
+    yield tuple(read)
+    for _ in range(sum(len(lane.values) for lane in lanes)):
+        read[_next(lanes, read)] += 1
+        yield tuple(read)
+
+
+def _next(lanes: Sequence[Lane], read: Sequence[int]) -> int:
+    best, chosen = None, -1
+    for place, (lane, count) in enumerate(zip(lanes, read, strict=True)):
+        if count < len(lane.values):
+            bound = lane.bound(count)
+            if bound is None:
+                return place
+            if best is None or bound > best:
+                best, chosen = bound, place
+    return chosen
+
+
+def _first(
+    states: Sequence[tuple[int, ...]], holds: Callable[[tuple[int, ...]], bool]
+) -> tuple[int, ...]:
+    """The first state that holds; all later ones do, as each has fewer continuations."""
+    low, high = 0, len(states) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if holds(states[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return states[low]
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A list that is not read to its end."""
+
+    place: int
+    high: Fraction
+    least: Fraction
+    left: int
+
+
+def _proved(rule: Rule, lanes: Sequence[Lane], state: Sequence[int], k: int) -> bool:
+    """Whether every continuation of what was read has the same ordered top k."""
+    opened = _opened(lanes, state)
+    if opened is None:
+        return False
+    seen: Known = {}
+    for place, (lane, count) in enumerate(zip(lanes, state, strict=True)):
+        for n in range(count):
+            seen.setdefault(lane.documents[n], [None] * len(lanes))[place] = lane.values[n]
+    if not opened:
+        return True
+    if len(seen) < k:
+        return False
+    base = ordered({document: rule.combined(own) for document, own in seen.items()})
+    candidates = [document for document, _ in base[:k]]
+    last = candidates[-1]
+    precedes = _Pairs(rule, seen, opened, len(lanes))
+    if not precedes(last, None):
+        return False
+    if not all(precedes(one, two) for one, two in pairwise(candidates)):
+        return False
+    return all(precedes(last, document) for document, _ in base[k:])
+
+
+def _opened(lanes: Sequence[Lane], state: Sequence[int]) -> list[_Open] | None:
+    """The lists with unread items; None where one of them has no bound."""
+    found: list[_Open] = []
+    for place, (lane, count) in enumerate(zip(lanes, state, strict=True)):
+        left = len(lane.values) - count
+        if left:
+            bound = lane.bound(count)
+            if bound is None:
+                return None
+            found.append(_Open(place, bound, lane.least, left))
+    return found
+
+
+class _Pairs:
+    """Whether one document precedes another in every continuation.
+
+    Two documents are independent in a list, unless just one place of it is unread: then at most one
+    of them can be there.
+    """
+
+    def __init__(self, rule: Rule, seen: Known, opened: Sequence[_Open], lists: int):
+        self.rule, self.seen, self.opened, self.lists = rule, seen, opened, lists
+        self._extremes: dict[tuple[int | None, bool], Fraction] = {}
+
+    def __call__(self, one: int, two: int | None) -> bool:
+        first = self.seen[one]
+        second = self.seen[two] if two is not None else [None] * self.lists
+        missing = [own for own in self.opened if first[own.place] is None]
+        shared = [own for own in missing if own.left == 1 and second[own.place] is None]
+        if not shared:
+            return self._sure(self.extreme(one, False), self.extreme(two, True), one, two)
+        # In each such list: neither has the place, the first one, or the second.
+        for places in product((None, False, True), repeat=len(shared)):
+            given = dict(zip((own.place for own in shared), places, strict=True))
+            high = self._bound(second, two is None, given, True)
+            if high is None:
+                continue
+            low = self._bound(first, False, given, False)
+            assert low is not None
+            if not self._sure(low, high, one, two):
+                return False
+        return True
+
+    def _sure(self, low: Fraction, high: Fraction, one: int, two: int | None) -> bool:
+        return low > high or (low == high and two is not None and one < two)
+
+    def extreme(self, document: int | None, high: bool) -> Fraction:
+        """The largest or the smallest score of a document; None is one that was read nowhere."""
+        key = document, high
+        if key not in self._extremes:
+            own = self.seen[document] if document is not None else [None] * self.lists
+            found = self._bound(own, document is None, {}, high)
+            assert found is not None
+            self._extremes[key] = found
+        return self._extremes[key]
+
+    def _bound(
+        self,
+        own: Sequence[Fraction | None],
+        new: bool,
+        given: dict[int, bool | None],
+        high: bool,
+    ) -> Fraction | None:
+        """The largest or the smallest score; None where a new document is in no list at all.
+
+        Args:
+            own: what the lists read so far give the document.
+            new: whether it is a document that was read nowhere, which some list must hold.
+            given: by list, who has its one unread place: None, the first (False) or the second
+                (True) of a pair; `high` says which of the two this is.
+        """
+        missing = [c for c in self.opened if own[c.place] is None]
+        choices: list[tuple[Fraction | None, ...]] = []
+        for c in missing:
+            there = c.high if high else c.least
+            holder = given.get(c.place, "free")
+            if holder == "free":
+                choices.append((None, there))
+            else:
+                choices.append((there,) if holder is high else (None,))
+        found = None
+        for chosen in product(*choices):
+            if new and all(x is None for x in chosen):
+                continue
+            filled = list(own)
+            for c, x in zip(missing, chosen, strict=True):
+                filled[c.place] = x
+            score = self.rule.combined(filled)
+            if found is None or (score > found if high else score < found):
+                found = score
+        return found
+
+
+def _looked_up(
+    rule: Rule, lanes: Sequence[Lane], known: Known, state: Sequence[int], k: int
+) -> bool:
+    """Whether no unread document can reach the top k of those read, whose scores are known."""
+    opened = _opened(lanes, state)
+    if opened is None:
+        return False
+    if not opened:
+        return True
+    read = {d for lane, n in zip(lanes, state, strict=True) for d in lane.documents[:n]}
+    if len(read) < k:
+        return False
+    # What was looked up takes places too; where it takes all, no unread document is there.
+    free: list[_Open] = []
+    for own in opened:
+        held = sum(known[document][own.place] is not None for document in read)
+        if held < len(lanes[own.place].values):
+            free.append(own)
+    if not free:
+        return True
+    scores = sorted((rule.combined(known[document]) for document in read), reverse=True)
+    unread = _Pairs(rule, {}, free, len(lanes))
+    return scores[k - 1] > unread.extreme(None, True)

@@ -1,0 +1,224 @@
+"""Fusion rules by name: what each list contributes, and how contributions become one score.
+
+A rule is made once for some lists (`rule_of`) and then fuses query after query (`fuse.py`).
+Definitions and sources: method.md section 6.12.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import TypeVar
+
+from desa_ray.core.rules import combine
+from desa_ray.core.rules.combine import Combine
+from desa_ray.core.rules.normalise import NORMALISERS, OPENSEARCH, Normaliser, ScoreBounds
+from desa_ray.errors import DesaError
+
+MEANS: dict[str, Callable[[Sequence[Fraction]], Combine]] = {
+    "arithmetic": combine.arithmetic,
+    "geometric": combine.geometric,
+    "harmonic": combine.harmonic,
+}
+LARGEST = Fraction(10) ** 100
+Named = TypeVar("Named")
+Share = Callable[[Fraction, Fraction, int], Fraction]
+
+
+@dataclass(frozen=True)
+class ScoredList:
+    """One list of a query: distinct document numbers, best first, and their scores (none where the
+    rule goes by ranks alone).
+    """
+
+    documents: Sequence[int]
+    scores: Sequence[Fraction] = ()
+
+
+@dataclass(frozen=True)
+class RuleKind:
+    """A family of rules: `share` makes a list's contribution of weight, kappa and rank (None: it
+    is made of scores), `combined` the combination where it is always the same.
+    """
+
+    share: Share | None
+    combined: Combine | None = combine.total
+    normaliser: str = ""
+    wants_kappa: bool = False
+
+
+KINDS = {
+    "rrf": RuleKind(lambda w, kappa, rank: w / (kappa + rank), wants_kappa=True),
+    "qdrant_rrf": RuleKind(lambda w, k, rank: w / (rank + w * (k - 1)), wants_kappa=True),
+    "isr": RuleKind(lambda w, _, rank: w / (rank * rank), combine.counted),
+    "log_isr": RuleKind(lambda w, _, rank: w / (rank * rank), combine.log_counted),
+    "convex": RuleKind(None, normaliser="theoretical"),
+    "combsum": RuleKind(None, normaliser="none"),
+    "combmnz": RuleKind(None, combine.counted, normaliser="none"),
+    "dbsf": RuleKind(None, normaliser="dbsf"),
+    "zscore": RuleKind(None, normaliser="z_score"),
+    "opensearch": RuleKind(None, None, normaliser="min_max"),
+}
+KINDS["weighted_rrf"] = KINDS["rrf"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A fusion rule for some lists.
+
+    Attributes:
+        name, weights: as given; weights one per list, exact.
+        kind: its family.
+        kappa: the constant of reciprocal ranks.
+        normaliser: what makes contributions of scores; None for rules of ranks.
+        bounds: declared limits of every list's scores.
+        combined: contributions to the fused score, or to what is in its order.
+        mean: of OpenSearch's combinations, else "".
+    """
+
+    name: str
+    weights: tuple[Fraction, ...]
+    kind: RuleKind
+    kappa: Fraction
+    normaliser: Normaliser | None
+    bounds: tuple[ScoreBounds, ...]
+    combined: Combine
+    mean: str = ""
+
+    @property
+    def by_scores(self) -> bool:
+        """Whether lists need scores."""
+        return self.normaliser is not None
+
+    @property
+    def scale(self) -> tuple[Fraction, ...]:
+        """What a normalised score is multiplied by: weights, which a mean applies itself."""
+        return (Fraction(1),) * len(self.weights) if self.mean else self.weights
+
+    def contributions(self, lists: Sequence[ScoredList]) -> list[list[Fraction]]:
+        """What each list gives each of its documents, in its order; never rising.
+
+        Raises:
+            DesaError: a list without scores, scores that rise or leave the declared bounds, or that
+                the rule does not take.
+        """
+        if self.normaliser is None:
+            return [
+                self._of_ranks(weight, len(own.documents))
+                for weight, own in zip(self.weights, lists, strict=True)
+            ]
+        found: list[list[Fraction]] = []
+        for place, own in enumerate(lists):
+            where = f"list {place}"
+            self._check(own, self.bounds[place], where)
+            try:
+                values = self.normaliser.apply(own.scores, self.bounds[place])
+            except DesaError as error:
+                raise DesaError(error.what, where=where, hint=error.hint) from None
+            if self.kind.combined is combine.counted and values and values[-1] < 0:
+                what = f"{self.name} takes no value below 0"
+                raise DesaError(what, where=where, hint="normalise by min_max")
+            found.append([self.scale[place] * x for x in values])
+        return found
+
+    def _of_ranks(self, weight: Fraction, count: int) -> list[Fraction]:
+        share = self.kind.share
+        assert share is not None
+        return [share(weight, self.kappa, rank) for rank in range(1, count + 1)]
+
+    def _check(self, own: ScoredList, bounds: ScoreBounds, where: str) -> None:
+        if len(own.scores) != len(own.documents):
+            what = f"{self.name} needs scores"
+            raise DesaError(what, where=where, hint="give ids with scores")
+        if any(before < after for before, after in pairwise(own.scores)):
+            raise DesaError("scores rise", where=where, hint="give the best first")
+        if not own.scores:
+            return
+        if max(abs(own.scores[0]), abs(own.scores[-1])) > LARGEST:
+            raise DesaError("a score is beyond 1e100", where=where, hint="give scores of a search")
+        if self.name == "opensearch":
+            return  # which clips
+        for limit, beyond, score in (
+            ("least", bounds.least is not None and own.scores[-1] < bounds.least, own.scores[-1]),
+            ("most", bounds.most is not None and own.scores[0] > bounds.most, own.scores[0]),
+        ):
+            if beyond:
+                what = f"score {float(score)} is beyond the declared {limit}"
+                raise DesaError(what, where=where, hint="declare what the scores keep to")
+
+
+def rule_of(
+    name: str,
+    weights: Sequence[Fraction],
+    *,
+    kappa: Fraction = Fraction(60),
+    normaliser: str | None = None,
+    mean: str | None = None,
+    bounds: Sequence[ScoreBounds] = (),
+) -> Rule:
+    """A rule for as many lists as there are weights.
+
+    Args:
+        weights: exact, above 0; those of `convex` sum to 1.
+        kappa: of reciprocal ranks, above -1; for `qdrant_rrf` Qdrant's k, at least 1.
+        normaliser: of scores; each rule has its own default.
+        mean: of `opensearch`: arithmetic, geometric or harmonic.
+        bounds: limits of every list's scores, where they are known.
+
+    Raises:
+        DesaError: no such rule, normaliser or mean; numbers out of range; bounds that are missing.
+    """
+    kind = _named(KINDS, name, "rule")
+    _check_numbers(name, weights, kappa)
+    chosen = None
+    if kind.normaliser:
+        table = OPENSEARCH if name == "opensearch" else NORMALISERS
+        if normaliser is not None and name in ("dbsf", "zscore"):
+            raise DesaError(f"{name} has its own normaliser", where="normaliser", hint="leave it")
+        chosen = _named(table, normaliser or kind.normaliser, "normaliser")
+    elif normaliser is not None:
+        raise DesaError(f"{name} goes by ranks", where="normaliser", hint="leave it out")
+    if mean is not None and name != "opensearch":
+        raise DesaError(f"{name} takes no mean", where="mean", hint="use rule opensearch")
+    combined = kind.combined
+    if combined is None:
+        combined = _named(MEANS, mean or "arithmetic", "mean")(weights)
+        mean = mean or "arithmetic"
+    limits = tuple(bounds) or (ScoreBounds(),) * len(weights)
+    _check_bounds(limits, chosen, len(weights))
+    return Rule(name, tuple(weights), kind, kappa, chosen, limits, combined, mean or "")
+
+
+def _named(table: dict[str, Named], name: str, what: str) -> Named:
+    if name not in table:
+        known = ", ".join(sorted(table))
+        raise DesaError(f"no {what} is called {name!r}", where=what, hint=f"use one of {known}")
+    return table[name]
+
+
+def _check_numbers(name: str, weights: Sequence[Fraction], kappa: Fraction) -> None:
+    if not weights:
+        raise DesaError("there are no lists", where="lists", hint="give at least one")
+    if min(weights) <= 0:
+        raise DesaError("a weight is not above 0", where="weights", hint="leave that list out")
+    if name == "convex" and sum(weights) != 1:
+        what = f"weights of convex sum to {sum(weights)}, not to 1"
+        raise DesaError(what, where="weights", hint="such as 0.7,0.3")
+    if name == "qdrant_rrf" and kappa < 1:
+        raise DesaError(f"Qdrant's k is {kappa}", where="kappa", hint="use 1 or more")
+    if KINDS[name].wants_kappa and kappa <= -1:
+        raise DesaError(f"kappa is {kappa}", where="kappa", hint="use a value above -1")
+
+
+def _check_bounds(bounds: Sequence[ScoreBounds], chosen: Normaliser | None, count: int) -> None:
+    if len(bounds) != count:
+        what = f"{len(bounds)} bounds for {count} lists"
+        raise DesaError(what, where="bounds", hint="give one per list")
+    for own in bounds:
+        if own.least is not None and own.most is not None and own.least >= own.most:
+            what = f"least {own.least} is not below most {own.most}"
+            raise DesaError(what, where="bounds", hint="exchange them")
+        for need in chosen.needs if chosen else ():
+            if getattr(own, need) is None:
+                what = f"this normaliser needs the {need} possible score of every list"
+                raise DesaError(what, where="bounds", hint=f"declare {need}, such as 0 for BM25")
