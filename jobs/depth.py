@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
     """Prints one table per kappa, weights and K; writes them where `--out` says; returns 0."""
     arguments = _parser().parse_args(argv)
     cases = _cases(arguments.k, arguments.kappa, arguments.weights, len(arguments.runs))
+    shards = [_count(text, "--shards") for text in arguments.shards]
     parse_measures(arguments.measures)
     names = run_names(arguments.runs)
     runs = dict(zip(names, (read_run(path, note) for path in arguments.runs), strict=True))
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> int:
     found = []
     for case in cases:
         advice = advise(queries, case, ends=arguments.complete)
-        found.append((advice, windows_table(advice, qrels, arguments.measures)))
+        found.append((advice, windows_table(advice, qrels, arguments.measures, shards)))
         screen(160).print(rich_table(found[-1][1]))
     if arguments.out is not None:
         _write(arguments.out, names, found)
@@ -78,10 +79,10 @@ def _cases(
     return [Case(kappa, own, k) for kappa, own, k in product(kept, exact, numbers)]
 
 
-def _count(text: str) -> int:
+def _count(text: str, option: str = "--k") -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10_000:
         raise DesaError(
-            f"{text!r} is not a number from 1 to 10000", where="--k", hint="such as 10,20"
+            f"{text!r} is not a number from 1 to 10000", where=option, hint="such as 10,20"
         )
     return int(text)
 
@@ -150,6 +151,13 @@ def _parser() -> ArgumentParser:
         "--complete",
         action="store_true",
         help="the runs hold whole lists: nothing follows their last documents",
+    )
+    parser.add_argument(
+        "--shards",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="N,N",
+        help="numbers of shards: how deep each must be asked",
     )
     parser.add_argument("--qrels", type=Path, metavar="Q", help="judgments: what a cut costs")
     add_measures(parser)

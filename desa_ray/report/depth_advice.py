@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from desa_ray.core.evaluation import evaluate
+from desa_ray.core.fusion.shards import shard_window
 from desa_ray.core.fusion.windows import certified_window, cut_tops, window
 from desa_ray.core.identifiers import numbered
 from desa_ray.report.figures import Figure
@@ -117,8 +118,13 @@ def advise(queries: Mapping[str, Numbered], case: Case, *, ends: bool = False) -
     return Advice(case, tuple(queries), windows, needed, ordered, same, tops)
 
 
-def windows_table(advice: Advice, qrels: pl.DataFrame | None, measures: Sequence[str]) -> Table:
-    """One row per window: shares of queries, and what the cut costs."""
+def windows_table(
+    advice: Advice,
+    qrels: pl.DataFrame | None,
+    measures: Sequence[str],
+    shards: Sequence[int] = (),
+) -> Table:
+    """One row per window: shares of queries, and what the cut costs; advice for shards below."""
     count, unknown = len(advice.queries), advice.unknown
     effects = _costs(advice, qrels, measures) if qrels is not None else {}
     rows = []
@@ -127,9 +133,8 @@ def windows_table(advice: Advice, qrels: pl.DataFrame | None, measures: Sequence
         for name, exact in (("ordered", advice.ordered), ("same", advice.same)):
             right = int(exact[:, place].sum())
             values[name] = _share(right, unknown, count)
-            if name == "ordered":
-                low, high = _wilson(right, count)[0], _wilson(right + unknown, count)[1]
-                values["interval"] = (100 * low, 100 * high)
+            low, high = _wilson(right, count)[0], _wilson(right + unknown, count)[1]
+            values["interval" if name == "ordered" else "same_interval"] = (100 * low, 100 * high)
         proved = (advice.needed > 0) & (advice.needed <= length)
         values["proved"] = 100 * float(proved.mean())
         values |= {measure: found[place] for measure, found in effects.items()}
@@ -140,6 +145,7 @@ def windows_table(advice: Advice, qrels: pl.DataFrame | None, measures: Sequence
         Column("ordered", f"ordered top {k} exact %", "{:.1f}"),
         Column("interval", "95 % interval", "{:.1f}", help="of the share (Wilson)"),
         Column("same", f"same {k} documents %", "{:.1f}"),
+        Column("same_interval", "95 % interval", "{:.1f}", help="of the share (Wilson)"),
         Column("proved", "proved %", "{:.1f}", help="the cut lists alone prove the ordered top"),
         *(Column(m, f"{m}: cut − uncut", "{:+.4f}") for m in effects),
     )
@@ -149,6 +155,7 @@ def windows_table(advice: Advice, qrels: pl.DataFrame | None, measures: Sequence
     notes = [
         f"{closed} is the closed-form window: {seen}",
         *_found(advice),
+        *shard_lines(advice, shards),
     ]
     if unknown:
         notes.append(
@@ -165,9 +172,8 @@ def _found(advice: Advice) -> list[str]:
         found = advice.smallest(share)
         at = f"more than {advice.windows[-1]}" if found is None else str(found)
         lines.append(f"at least {100 * share:.0f} % of the queries are exact from L = {at} on")
-    known = advice.needed[advice.needed > 0]
-    if known.size:
-        p50, p95, p99 = np.percentile(known, (50, 95, 99), method="higher")
+    if len(advice.needed) > advice.unknown:
+        p50, p95, p99 = (_needed(advice, percent) for percent in (50, 95, 99))
         lines.append(f"to prove a query's top takes L = {p50} (median), {p95} (P95), {p99} (P99)")
     first = np.array([sha256(query.encode()).digest()[0] % 2 == 0 for query in advice.queries])
     chosen = advice.smallest(SHARES[0], first)
@@ -176,6 +182,29 @@ def _found(advice: Advice) -> list[str]:
         lines.append(
             f"chosen on {first.sum()} queries, L = {chosen} is exact for {100 * there:.1f} % of"
             f" the {(~first).sum()} others"
+        )
+    return lines
+
+
+def _needed(advice: Advice, percent: int) -> str:
+    """A percentile of what queries need; one that the runs do not reach is only a bound."""
+    needed = np.where(advice.needed > 0, advice.needed, np.iinfo(np.int64).max)
+    found = int(np.percentile(needed, percent, method="higher"))
+    return str(found) if found < np.iinfo(np.int64).max else f"more than {advice.windows[-1]}"
+
+
+def shard_lines(advice: Advice, shards: Sequence[int]) -> list[str]:
+    """What each shard of an engine must be asked for, for the windows that the advice names."""
+    case = advice.case
+    windows = {window(case.weights, case.kappa, case.k)}
+    found = [advice.smallest(share) for share in SHARES]
+    windows |= {length for length in found if length is not None}
+    lines: list[str] = []
+    for count in shards:
+        asked = ", ".join(f"{shard_window(L, count)} for L = {L}" for L in sorted(windows))
+        lines.append(
+            f"{count} shards: ask each for {asked} (99 % of the time enough where documents are"
+            " spread at random; certain is L itself), and merge before ranks are counted"
         )
     return lines
 

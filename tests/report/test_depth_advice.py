@@ -2,6 +2,7 @@
 
 import random
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from desa_ray.core.fusion import reference
+from desa_ray.core.fusion.shards import shard_window
 from desa_ray.core.fusion.windows import certified_window
 from desa_ray.data.trec_writing import write_run
 from desa_ray.errors import DesaError
@@ -80,6 +82,29 @@ def test_queries_without_a_truth_widen_the_shares():
     assert "at least 95 % of the queries are exact from L = more than 20 on" in text
 
 
+def test_percentiles_that_runs_do_not_reach_are_bounds():
+    """Of five queries two are unknown: the median is known, P95 and P99 are more than the runs."""
+    table = windows_table(advice_of([[0, 1]] * 3 + [[0, 0]] * 2, [12, 15, 17, 0, 0]), None, [])
+    wanted = "L = 17 (median), more than 20 (P95), more than 20 (P99)"
+    assert wanted in "\n".join(table.notes)
+
+
+def test_shards_hold_what_the_window_says():
+    """Against all 3^6 ways to spread six documents, and random spreads of a hundred."""
+    for length, shards in ((6, 3), (5, 2)):
+        loads = [max(map(way.count, way)) for way in product(range(shards), repeat=length)]
+        for risk in (0.5, 0.1, 0.01):
+            found = shard_window(length, shards, risk)
+            assert np.mean(np.array(loads) > found) <= risk
+            assert found == length or np.mean(np.array(loads) > found - 1) > risk / shards
+    spread = np.random.default_rng(2).multinomial(100, [0.2] * 5, size=20_000).max(axis=1)
+    found = shard_window(100, 5)
+    assert (spread > found).mean() <= 0.01 < (spread > found - 2).mean()
+    assert shard_window(50, 1) == 50
+    table = windows_table(advice_of([[1, 1]], [10]), None, [], [5])
+    assert f"ask each for {shard_window(10, 5)} for L = 10, " in "\n".join(table.notes)
+
+
 def test_the_verb_writes_what_it_prints(tmp_path: Path, capsys):
     runs = made_up(12, 120)
     for name, run in runs.items():
@@ -107,6 +132,7 @@ def test_the_verb_writes_what_it_prints(tmp_path: Path, capsys):
     [
         (["--k", "0"], "--k"),
         (["--k", "x"], "--k"),
+        (["--shards", "0"], "--shards"),
         (["--kappa", "-1"], "--kappa"),
         (["--weights", "1"], "--weights"),
         (["--weights", "0,1"], "--weights"),
