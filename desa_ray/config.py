@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 
 from desa_ray.config_values import (
+    Analyzer,
     Count,
     Float,
     Int,
@@ -138,11 +139,17 @@ class GeneratorConfig:
 class SparseConfig:
     """BM25 through Lucene. k1 and b as in the paper; `scores` are Lucene's own, or those that
     Anserini's searcher makes of them; `java_home` overrides the Java that the install brings.
+
+    `analyzer` makes terms of texts (`desa_ray.engines.analysis`); `stemmer` and `stopwords` change
+    that of `en`, where None stands for Porter's and for dropping them.
     """
 
     name: Name = "bm25"
     k1: Annotated[Float, Field(ge=0, le=10**6)] = 0.9
     b: Annotated[Float, Field(ge=0, le=1)] = 0.4
+    analyzer: Analyzer = "en"
+    stemmer: Literal["porter", "krovetz", "none"] | None = None
+    stopwords: Literal["drop", "keep"] | None = None
     scores: Literal["raw", "adjusted"] = "raw"
     java_home: Text | None = None  # no key
     heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key

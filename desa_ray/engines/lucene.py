@@ -1,5 +1,5 @@
-"""Lucene, for the two things only Lucene can do: analyse English text as Pyserini's BM25 does, and
-count a corpus.
+"""Lucene, for the two things only Lucene can do: analyse text as Pyserini's BM25 does, and count a
+corpus.
 
 The index is a means: it is built in a scratch folder by Anserini's own indexer, read out once as
 `Postings`, and removed. Lucene sees document *numbers* as ids, never a user's id, and its own
@@ -13,9 +13,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from desa_ray.engines.analysis import ENGLISH, indexer_arguments, new_analyzer
 from desa_ray.engines.jvm import anserini_jar, heap_bytes, start_jvm
 from desa_ray.engines.postings import Postings
 from desa_ray.errors import DesaError
@@ -42,7 +44,7 @@ class Lucene:
 
         self._class = autoclass
         self._thread = threading.get_ident()
-        self._analyser = autoclass("io.anserini.index.IndexCollection").DEFAULT_ANALYZER
+        self._analyzers: dict[str, Any] = {}
         self._analyse = autoclass("io.anserini.analysis.AnalyzerUtils").analyze
         self._flush_characters = heap_bytes(heap) // 16
 
@@ -55,21 +57,31 @@ class Lucene:
             "pyserini": importlib.metadata.version("pyserini"),
         }
 
-    def analyse(self, texts: Sequence[str]) -> list[list[str]]:
-        """Index and query terms of each text, in order and with repeats (method.md section 4:
-        DefaultEnglishAnalyzer).
+    def analyse(self, texts: Sequence[str], analyzer: str = ENGLISH) -> list[list[str]]:
+        """Index and query terms of each text, in order and with repeats (method.md section 4).
 
         These are the terms of which Pyserini's BagOfWordsQueryGenerator builds its query, and those
-        under which a document's text is indexed: lower case, without possessives and stopwords,
-        Porter-stemmed. A text without such terms gives an empty list.
+        under which a document's text is indexed; by the default analyzer lower case, without
+        possessives and stopwords, Porter-stemmed. A text without such terms gives an empty list.
+
+        Args:
+            analyzer: a name that `desa_ray.engines.analysis` makes.
         """
         assert threading.get_ident() == self._thread, (
             "pyjnius gives wrong results from a second thread"
         )
-        return [list(self._analyse(self._analyser, text).toArray()) for text in texts]
+        if analyzer not in self._analyzers:
+            self._analyzers[analyzer] = new_analyzer(analyzer, self._class)
+        chosen = self._analyzers[analyzer]
+        return [list(self._analyse(chosen, text).toArray()) for text in texts]
 
     def build_postings(
-        self, texts: Iterable[str], scratch: Path, *, flush_characters: int | None = None
+        self,
+        texts: Iterable[str],
+        scratch: Path,
+        *,
+        analyzer: str = ENGLISH,
+        flush_characters: int | None = None,
     ) -> Postings:
         """Index the texts of documents 0, 1, 2, ... and return their postings.
 
@@ -79,6 +91,7 @@ class Lucene:
                 their number and are counted in `Postings.documents_without_terms`.
             scratch: an existing folder with space for the index (about half the text); left as it
                 was.
+            analyzer: a name that `desa_ray.engines.analysis` makes.
             flush_characters: text between two flushes of Lucene's buffer, by default a sixteenth of
                 the heap. It bounds memory and never changes the result.
 
@@ -93,7 +106,7 @@ class Lucene:
         with tempfile.TemporaryDirectory(prefix="lucene-", dir=scratch) as folder:
             try:
                 n_documents, n_indexed = self._index(
-                    texts, folder, flush_characters or self._flush_characters
+                    texts, folder, analyzer, flush_characters or self._flush_characters
                 )
                 return self._read(folder, n_documents, n_indexed)
             except JavaException as error:
@@ -101,20 +114,24 @@ class Lucene:
                 hint = "raise sparse.heap, or free disk space"
                 raise DesaError(f"Lucene failed: {reason}", where=folder, hint=hint) from error
 
-    def _index(self, texts: Iterable[str], folder: str, flush_characters: int) -> tuple[int, int]:
+    def _index(
+        self, texts: Iterable[str], folder: str, analyzer: str, flush_characters: int
+    ) -> tuple[int, int]:
         """Fill `folder` with an index of one segment; returns how many texts were read and how many
         Lucene got.
         """
         indexer = self._class("io.anserini.index.SimpleIndexer")
         document = self._class("io.anserini.collection.JsonCollection$Document").fromFields
-        writer = indexer(folder, False, 1)
+        arguments = ["-collection", "JsonCollection", "-input", "", "-index", folder]
+        arguments += ["-threads", "1", *indexer_arguments(analyzer)]
+        writer = indexer(arguments)
         n_documents = n_indexed = buffered = 0
         for text in texts:
             if text.strip(JAVA_BLANKS):
                 # Reopening flushes; the indexer's own limit of 2 GB may exceed the heap.
                 if buffered >= flush_characters:
                     writer.close(False)
-                    writer, buffered = indexer(folder, True, 1), 0
+                    writer, buffered = indexer([*arguments, "-append"]), 0
                 if not writer.addJsonDocument(document(f"{n_documents:010d}", text)):
                     hint = "Lucene's own message stands above; free disk space if it is full"
                     raise DesaError(

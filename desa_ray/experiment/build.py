@@ -12,6 +12,7 @@ from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.query_text import AS_DOCUMENT
+from desa_ray.engines.analysis import analyzer_name
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.methods import (
     ORIGINAL,
@@ -143,7 +144,9 @@ class Builder:
 
     @property
     def _analysis(self) -> dict[str, str]:
-        return {"analyzer": "DefaultEnglishAnalyzer", "pyserini": installed()["pyserini"]}
+        sparse = self.config.sparse
+        name = analyzer_name(sparse.analyzer, sparse.stemmer, sparse.stopwords)
+        return {"analyzer": name, "pyserini": installed()["pyserini"]}
 
     def _scored(
         self, method: MethodConfig, channel: ChannelConfig, draw: int

@@ -29,6 +29,7 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     """Everything wrong with the settings as such: what can be known without any file."""
     problems = [
         *_unknown_engines(config),
+        *_analyzer_problems(config),
         *check_generator_map(config.generator),
         *check_method(config.method, config.generator, config.n_refs, config.prompt),
     ]
@@ -49,6 +50,16 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     if config.ranking == "lazy" and not problems:
         problems += check_lazy(config, measures_of(config))
     return problems
+
+
+def _analyzer_problems(config: RunConfig) -> Iterator[DesaError]:
+    """Settings of the English analyzer beside another one."""
+    sparse = config.sparse
+    for name in ("stemmer", "stopwords"):
+        if sparse.analyzer != "en" and getattr(sparse, name) is not None:
+            what = f"is of analyzer=en alone, not of {sparse.analyzer}"
+            hint = "leave it out, or use sparse.analyzer=en"
+            yield DesaError(what, where=f"sparse.{name}", hint=hint)
 
 
 def decoding_problems(config: RunConfig) -> Iterator[DesaError]:

@@ -33,6 +33,10 @@ NO_KEY = (
     "generator.max_backoff_s",
 )
 
+# A setting that came with a later version stands where it differs from what was done before it:
+# records of both versions then agree.
+LATER = {"sparse.analyzer": "en"}
+
 
 def cell_settings(cell: Cell) -> dict[str, str]:
     """Dotted name -> value, in the order of the names; what is not set (null) is left out.
@@ -51,7 +55,7 @@ def cell_settings(cell: Cell) -> dict[str, str]:
     found |= {f"prompt.{prompt.name}": prompt.hash[:12] for prompt in used}
     if config.generator.kind != RECORDED:
         found |= _decoding([prompt.decoded(config.decoding) for prompt in used])
-    left_out = {*LABELLED, *NO_KEY}
+    left_out = {*LABELLED, *NO_KEY, *(name for name, was in LATER.items() if found[name] == was)}
     return {name: found[name] for name in sorted(found) if name not in left_out}
 
 

@@ -41,7 +41,7 @@ class PostingsWork(Work):
         with OwnFolder(
             "desa-lucene-"
         ) as scratch:  # swept by the next one where this process is killed
-            postings = engine.build_postings(texts, scratch)
+            postings = engine.build_postings(texts, scratch, analyzer=stage.params["analyzer"])
         artifact = stage.artifact
         for name, array in postings.arrays().items():
             write_array(artifact, f"{name}.npy", array)

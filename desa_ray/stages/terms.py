@@ -40,10 +40,13 @@ class TermsWork(Work):
         queries = read_rows(stage.inputs["queries"])["text"].to_list()
         texts = self._texts(stage, queries)
         name, rows = stage.params["template"], range(shard.start, shard.stop)
+        analyzer = stage.params["analyzer"]
         if name in SPARSE_TERMS:
             weigh = SPARSE_TERMS[name]
             found = iter(
-                engine.analyse([text for row in rows for text in (queries[row], *texts[row])])
+                engine.analyse(
+                    [text for row in rows for text in (queries[row], *texts[row])], analyzer
+                )
             )
             terms = []
             for row in rows:
@@ -54,7 +57,7 @@ class TermsWork(Work):
                 option: int(value) for option, value in stage.params.get("options", {}).items()
             }
             terms = engine.analyse(
-                [SPARSE_TEXTS[name](queries[row], texts[row], **numbers) for row in rows]
+                [SPARSE_TEXTS[name](queries[row], texts[row], **numbers) for row in rows], analyzer
             )
         write_table(stage.artifact, shard.parts[0], pl.DataFrame({"terms": terms}, TERMS), TERMS)
 

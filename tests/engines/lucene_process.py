@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from desa_ray.engines.analysis import ENGLISH
 from desa_ray.engines.bm25 import Postings
 from desa_ray.engines.jvm import start_jvm
 from desa_ray.engines.lucene import Lucene
@@ -38,17 +39,17 @@ def versions() -> dict[str, str]:
     return _engine.versions()
 
 
-def analyse(texts: Sequence[str]) -> list[list[str]]:
-    return _engine.analyse(texts)
+def analyse(texts: Sequence[str], analyzer: str = ENGLISH) -> list[list[str]]:
+    return _engine.analyse(texts, analyzer)
 
 
 def postings(
-    texts: Sequence[str], flush_characters: int | None = None
+    texts: Sequence[str], flush_characters: int | None = None, analyzer: str = ENGLISH
 ) -> tuple[Postings, list[str]]:
     """The engine's postings, and what it left behind in its scratch folder."""
     with tempfile.TemporaryDirectory() as scratch:
         built = _engine.build_postings(
-            iter(texts), Path(scratch), flush_characters=flush_characters
+            iter(texts), Path(scratch), analyzer=analyzer, flush_characters=flush_characters
         )
         return built, [path.name for path in Path(scratch).iterdir()]
 
@@ -106,6 +107,49 @@ def collected(
             results.append(([names[hit["doc"]] for hit in hits], scores))
         reader.close()
     return results
+
+
+def indexed_as(
+    documents: Sequence[str], query: str, arguments: Sequence[str], analyzer_class: str
+) -> tuple[dict[str, dict[int, int]], list[int], list[tuple[int, np.float32]]]:
+    """What Anserini's IndexCollection makes of documents (ids are their numbers) with these
+    arguments: term -> document -> frequency, the documents' lengths as indexed, and Lucene's hits
+    for a query under this class of analyzer, with scores.
+    """
+    from jnius import autoclass
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source"
+        source.mkdir()
+        lines = [json.dumps({"id": str(n), "contents": text}) for n, text in enumerate(documents)]
+        (source / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        index = str(Path(folder) / "index")
+        given = ["-collection", "JsonCollection", "-input", str(source), "-index", index]
+        given += ["-generator", "DefaultLuceneDocumentGenerator", "-threads", "1", "-optimize"]
+        autoclass("io.anserini.index.IndexCollection").main([*given, *arguments])
+        reader = autoclass("io.anserini.index.IndexReaderUtils").getReader(index)
+        assert (reader.numDocs(), reader.leaves().size()) == (len(documents), 1)
+        segment, stored = reader.leaves().get(0).reader(), reader.storedFields()
+        names = [int(stored.document(i).get("id")) for i in range(reader.maxDoc())]
+        frequencies: dict[str, dict[int, int]] = {}
+        cursor = segment.terms("contents").iterator()
+        while (term := cursor.next()) is not None:
+            postings = cursor.postings(None, 8)
+            own = frequencies.setdefault(term.utf8ToString(), {})
+            while (doc := postings.nextDoc()) != 2**31 - 1:
+                own[names[doc]] = postings.freq()
+        lengths, values = [0] * len(documents), segment.getNormValues("contents")
+        while (doc := values.nextDoc()) != 2**31 - 1:
+            lengths[names[doc]] = values.longValue() & 0xFF
+        searcher = autoclass("org.apache.lucene.search.IndexSearcher")(reader)
+        similarity = autoclass("org.apache.lucene.search.similarities.BM25Similarity")
+        searcher.setSimilarity(similarity(0.9, 0.4))
+        builder = autoclass("io.anserini.search.query.BagOfWordsQueryGenerator")()
+        asked = builder.buildQuery("contents", autoclass(analyzer_class)(), query)
+        hits = searcher.search(asked, 1000).scoreDocs
+        found = [(names[hit.doc], np.float32(hit.score)) for hit in hits]
+        reader.close()
+    return frequencies, lengths, found
 
 
 def searched(
