@@ -316,7 +316,7 @@ class RunConfig:
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
-    ranking: Literal["complete", "lazy"] = "complete"
+    ranking: Literal["complete", "lazy", "counted"] = "complete"
     n_refs: Annotated[Int, Field(ge=1, le=1000)] = 5
     draws: Annotated[Int, Field(ge=1, le=1000)] = 3
     prompt: PromptConfig | None = None

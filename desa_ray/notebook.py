@@ -121,8 +121,8 @@ class Results:
                 out, as deep as `evaluation.run_depth`.
 
         Raises:
-            DesaError: there is no such cell, draw or channel; or a lazy run has no complete
-                rankings.
+            DesaError: there is no such cell, draw or channel; or the run has no complete
+                rankings (lazy, counted).
         """
         if cell not in range(len(self.cells)):
             raise DesaError(f"there is no cell {cell}", hint=f"use 0 to {len(self.cells) - 1}")

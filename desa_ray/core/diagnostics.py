@@ -31,7 +31,13 @@ def rr_change(ranking: Ranking, original: Ranking, relevant: Ranking) -> float |
     """
     size = 1 + max(int(own.max(initial=-1)) for own in (ranking, original))
     known = np.sort(relevant[relevant < size])
-    new, old = _ranks(ranking, size)[known], _ranks(original, size)[known]
+    return mean_rr_change(_ranks(ranking, size)[known], _ranks(original, size)[known])
+
+
+def mean_rr_change(new: NDArray[np.integer], old: NDArray[np.integer]) -> float | None:
+    """`rr_change` from the ranks of the relevant documents, by ascending number; 0 where one is
+    absent.
+    """
     both = (new > 0) & (old > 0)
     if not both.any():
         return None

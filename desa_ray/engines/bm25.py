@@ -57,15 +57,7 @@ class BM25:
                 score rounds to 0).
             scores: float32 [n], Lucene's BM25 scores.
         """
-        weights = {}
-        for term, count in Counter(terms).items():
-            if found := self._find(term):
-                index, idf = found
-                weights[index] = np.float32(count) * idf
-        indices = np.array(
-            sorted(weights), np.int64
-        )  # a fixed order: a bag's score must not depend on word order
-        weights = np.array([weights[index] for index in indices], np.float32)
+        indices, weights = self._weighed(terms)
         p = self.postings
         stop = p.n_documents if stop is None else min(stop, p.n_documents)
         if len(self._hits) < stop - start:
@@ -77,6 +69,28 @@ class BM25:
         return _score(
             indices, weights, p.indptr, p.docs, p.freqs, p.norms, self._inverse, *scratch, start
         )
+
+    def scores_of(self, terms: Sequence[str], docs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those of the documents `docs` (int32, ascending) that hold a query term, and the scores
+        that `scores` gives them, from their own postings alone.
+        """
+        indices, weights = self._weighed(terms)
+        p, sums, hits = self.postings, np.zeros(docs.size), np.zeros(docs.size, np.bool_)
+        lists = (p.indptr, p.docs, p.freqs, p.norms)
+        _score_of(indices, weights, *lists, self._inverse, docs, sums, hits)
+        return docs[hits], sums[hits].astype(np.float32)
+
+    def _weighed(self, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct known terms, ascending: a bag's score must not depend on word order; and the
+        weight of each.
+        """
+        weights = {}
+        for term, count in Counter(terms).items():
+            if found := self._find(term):
+                index, idf = found
+                weights[index] = np.float32(count) * idf
+        indices = np.array(sorted(weights), np.int64)
+        return indices, np.array([weights[index] for index in indices], np.float32)
 
     def _find(self, term: str) -> tuple[int, np.float32] | None:
         """The term's index and idf, or None if no document has it."""
@@ -149,6 +163,24 @@ def _score(indices, weights, indptr, docs, freqs, norms, inverse, sums, hits, st
             hits[place] = False
             n += 1
     return found, scores
+
+
+@njit(cache=True, nogil=True)
+def _score_of(indices, weights, indptr, docs, freqs, norms, inverse, asked, sums, hits):
+    """Accumulates, term by term as `_score` does, what the documents asked for score."""
+    one = np.float32(1)
+    for k in range(len(indices)):
+        weight = weights[k]
+        low, high = indptr[indices[k]], indptr[indices[k] + 1]
+        for place in range(len(asked)):
+            doc = asked[place]
+            low = _place(docs, low, high, doc)
+            if low == high:
+                break
+            if docs[low] == doc:
+                part = weight - weight / (one + np.float32(freqs[low]) * inverse[norms[doc]])
+                sums[place] += np.float64(part)
+                hits[place] = True
 
 
 @njit(cache=True, nogil=True)

@@ -14,6 +14,7 @@ from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.engines.analysis import analyzer_name
 from desa_ray.experiment.checks import measures_of
+from desa_ray.experiment.counted import counted
 from desa_ray.experiment.methods import (
     ORIGINAL,
     SCORE,
@@ -31,6 +32,7 @@ from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.stage import Pool, Stage
 from desa_ray.stages.calibration import CalibrationWork, calibration_stage
 from desa_ray.stages.collection import CollectionStages
+from desa_ray.stages.counted_fusion import CountedPlan, counted_plan
 from desa_ray.stages.dense_ranking import DenseRankingWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
 from desa_ray.stages.fusion import FusionWork, fusion_stage
@@ -87,10 +89,6 @@ class Builder:
         compared = kinds == {"dense", "sparse"} and config.method.channels != ORIGINAL.channels
         reference = self._fused(ORIGINAL, 0) if compared else None
         return Cell(config, self.collection, fused, reference, self.recording_counts)
-
-    @property
-    def lazy(self) -> bool:
-        return self.config.ranking == "lazy"
 
     @cached_property
     def measures(self) -> list[str]:
@@ -198,6 +196,7 @@ class Builder:
         return params, inputs, label
 
     def _ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
+        """The channel's complete ranking, or the head of it that a lazy or counted run holds."""
         cluster, scorers = self.config.cluster, scorer_pool(self.config)
         params, inputs, label = self._scored(method, channel, draw)
         if channel.kind == "dense":
@@ -206,9 +205,14 @@ class Builder:
         else:
             complete = SparseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
             prefix = SparsePrefixWork(scorers, cluster.shard_queries)
-        if self.lazy:
-            return prefix_stage(params, inputs, prefix, label)
-        return ranking_stage(params, inputs, complete, label)
+        if self.config.ranking == "complete":
+            return ranking_stage(params, inputs, complete, label)
+        depth = self._counted(method).depth if self.config.ranking == "counted" else None
+        return prefix_stage(params, inputs, prefix, label, depth)
+
+    def _counted(self, method: MethodConfig) -> CountedPlan:
+        """What a counted run of a method holds and counts."""
+        return counted_plan(method, self.config.fusion.kappa, self.config.fusion.k, self.measures)
 
     def _top_scores(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
         cluster = self.config.cluster
@@ -222,7 +226,8 @@ class Builder:
         channels = {c.name: self._ranking(method, c, draw) for c in method.channels}
         sparse = [channel for channel in method.channels if channel.kind == "sparse"]
         original = None
-        if len(sparse) == 1 and any(map(needs_text, method.channels)) and not self.lazy:
+        diagnosed = len(sparse) == 1 and any(map(needs_text, method.channels))
+        if diagnosed and config.ranking != "lazy":
             original = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
         named = [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels]
         params: dict[str, Any] = {
@@ -247,10 +252,18 @@ class Builder:
         if computed_plainly(self.measures):
             params["plain_measures"] = 1
         work = FusionWork(replay_pool(config), config.cluster.shard_queries)
-        if self.lazy:
-            params["ranking"] = "lazy"
+        if config.ranking != "complete":
+            params["ranking"] = config.ranking
+        if config.ranking == "lazy":
             work = LazyFusionWork(work.pool, work.shard_queries)
         if method.fusion == SCORE:
             work = ScoreFusionWork(work.pool, work.shard_queries)
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
-        return fusion_stage(self.collection, channels, texts, original, params, work, label, scores)
+        stages = self.collection, channels, texts, original
+        fused = fusion_stage(*stages, params, work, label, scores)
+        if config.ranking != "counted" or method.fusion == SCORE:
+            return fused
+        scored = {c.name: self._scored(method, c, draw) for c in method.channels}
+        compared = self._scored(ORIGINAL, ORIGINAL.channels[1], 0) if original else None
+        pool = scorer_pool(config)
+        return counted(fused, self._counted(method), scored, compared, pool, config.cluster)

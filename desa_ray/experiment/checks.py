@@ -14,6 +14,7 @@ from desa_ray.experiment.methods import (
     texts_needed,
 )
 from desa_ray.plugins import plugin, shadowed
+from desa_ray.stages.counted_fusion import check_counted
 from desa_ray.stages.lazy_fusion import check_lazy
 from desa_ray.stages.plugged import engines_named
 
@@ -49,6 +50,8 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
         problems.append(found)
     if config.ranking == "lazy" and not problems:
         problems += check_lazy(config, measures_of(config))
+    if config.ranking == "counted" and not problems:
+        problems += check_counted(config, measures_of(config))
     return problems
 
 

@@ -128,7 +128,7 @@ def _memory_problems(
                 f"one query alone takes {needed / GB:.3g} GB ({_shown(stage)}), "
                 f"more than the {cluster.memory_gb:g} GB a worker may use",
                 where="cluster.memory_gb",
-                hint=f"set it to {_rounded_up(needed / GB)}, or use ranking=lazy",
+                hint=f"set it to {_rounded_up(needed / GB)}, or use ranking=counted",
             )
         elif stage.work.pool and cluster.kind != "existing":
             pool = stage.work.pool

@@ -37,7 +37,7 @@ class StoredFusion:
     Args:
         store: where the run kept its artifacts.
         digest: a record's `fusion_key`.
-        complete: whether complete rankings are wanted, which a lazy run does not keep.
+        complete: whether complete rankings are wanted, which lazy and counted runs do not keep.
 
     Raises:
         DesaError: the store does not hold it.
@@ -46,11 +46,10 @@ class StoredFusion:
     def __init__(self, store: Store, digest: str, *, complete: bool = True):
         self.store = store
         self.key = self._find("fusion", digest)
-        if complete and self.key.params.get("ranking") == "lazy":
+        if complete and (kept := self.key.params.get("ranking")):
             hint = "run the cell again with ranking=complete"
-            raise DesaError(
-                "a lazy run keeps no complete rankings", where=f"fusion {digest[:12]}", hint=hint
-            )
+            what = f"a {kept} run keeps no complete rankings"
+            raise DesaError(what, where=f"fusion {digest[:12]}", hint=hint)
         self.queries = self.table("queries", self.key.inputs["queries"])
         self.corpus = self.table("corpus", self.key.inputs["corpus"])
         self.qrels = self.table("qrels", self.key.inputs["qrels"])

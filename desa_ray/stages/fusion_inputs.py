@@ -39,10 +39,7 @@ class Inputs:
             f"grades {qrels.key.digest} {queries.key.digest}",
             lambda: positive_grades(self.qrels, self.queries),
         )
-        self.relevant: Mapping[str, Numbers] = cache.get(
-            f"relevant {qrels.key.digest} {corpus.key.digest}",
-            lambda: _relevant(self.qrels, self.ids),
-        )
+        self.relevant = relevant_documents(cache, corpus, qrels)
         channels = [
             stage.inputs[f"channel:{channel['name']}"] for channel in stage.params["channels"]
         ]
@@ -53,6 +50,7 @@ class Inputs:
         ]
         self.scores: list[TopScores] = [opened_scores(cache, own) for own in scores if own]
         original = stage.inputs.get("original_sparse")
+        self.counts = {role: s for role, s in stage.inputs.items() if role.startswith("counts")}
         self.original_sparse = opened(cache, original) if original is not None else None
         texts = [source for role, source in stage.inputs.items() if role.startswith("generation:")]
         records = [
@@ -72,6 +70,14 @@ class Inputs:
         """`names` as a column of lists, for many ids."""
         flat = self.ids.gather(np.concatenate([np.empty(0, np.int32), *numbers]))
         return list_column(flat, edges([own.size for own in numbers]))
+
+
+def relevant_documents(cache: WorkerCache, corpus: Stage, qrels: Stage) -> Mapping[str, Numbers]:
+    """Query -> numbers of its relevant documents; read once a worker."""
+    return cache.get(
+        f"relevant {qrels.key.digest} {corpus.key.digest}",
+        lambda: _relevant(read_rows(qrels), read_rows(corpus)["id"]),
+    )
 
 
 def _relevant(qrels: pl.DataFrame, ids: pl.Series) -> dict[str, Numbers]:

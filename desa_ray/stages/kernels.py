@@ -12,9 +12,12 @@ from functools import cache
 import numpy as np
 
 from desa_ray.core.adjusted import adjusted
+from desa_ray.core.counting import Counting
 from desa_ray.core.dense import anchored, contextual, residual
 from desa_ray.core.fusion import release
+from desa_ray.core.fusion.counted_kernels import first_certain
 from desa_ray.core.fusion.depth import replay, replay_prefixes
+from desa_ray.core.fusion.exact import constants_of
 from desa_ray.core.fusion.rrf import fuse_order, fuse_with_prefixes
 from desa_ray.core.ranking import complete_order
 from desa_ray.core.sparse import SparseHits
@@ -49,8 +52,15 @@ def compile_kernels() -> None:
         fuse_with_prefixes([order, order], weights, kappa, 1, 1)
         replay([order, order], weights, kappa, 1)
         replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)
+        scale = constants_of(weights, kappa).scale(2)
+        assert scale is not None
+        state = np.zeros((2, 2), np.int32)
+        first_certain(order[:1], np.ones((2, 2), np.int32), state[0], scale, state[1])
+        counting = Counting(order, scores[0])
+        counting.add(order, scores[0])
         release.replay([order, order], weights, kappa, 1)
         docs, found = _one_document().scores([])
+        _one_document().scores_of([], docs)
         adjusted(SparseHits(docs, found))
 
 

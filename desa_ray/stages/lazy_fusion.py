@@ -28,18 +28,20 @@ MOST_CERTIFIED = 1000
 GROWTH = 2
 
 
-def check_lazy(config: RunConfig, measures: Sequence[str]) -> list[DesaError]:
-    """What a configuration asks for that only complete rankings give."""
+def check_lazy(
+    config: RunConfig, measures: Sequence[str], ranking: str = "lazy"
+) -> list[DesaError]:
+    """What a configuration asks for that only complete rankings give; `ranking` is what it has."""
     found: list[DesaError] = []
-    hint = "use ranking=complete"
+    hint, limit = "use ranking=complete", f"a {ranking} run certifies at most {MOST_CERTIFIED}"
     for name in measures:
         depth = depth_needed([name])
         if depth is None or depth > MOST_CERTIFIED:
             reads = "the whole ranking" if depth is None else f"{depth} documents"
-            what = f"measure {name!r} reads {reads}, a lazy run certifies at most {MOST_CERTIFIED}"
+            what = f"measure {name!r} reads {reads}, {limit}"
             found.append(DesaError(what, where="evaluation.measures", hint=hint))
     if config.fusion.k > MOST_CERTIFIED:
-        what = f"k is {config.fusion.k}, a lazy run certifies at most {MOST_CERTIFIED} documents"
+        what = f"k is {config.fusion.k}, {limit} documents"
         found.append(DesaError(what, where="fusion.k", hint=hint))
     if config.fusion.replay != "exact":
         what = "replay 'release' looks at how many documents all lists hold"
@@ -57,8 +59,8 @@ def check_lazy(config: RunConfig, measures: Sequence[str]) -> list[DesaError]:
         channel.kind == "dense" for channel in config.method.channels
     ):
         what = (
-            f"scoring {config.encoder.scoring!r} differs between batches, so prefixes would not fit"
-            " together"
+            f"scoring {config.encoder.scoring!r} differs between batches, so two passes would not"
+            " fit together"
         )
         found.append(
             DesaError(

@@ -71,14 +71,8 @@ class DensePrefixWork(PrefixWork):
     memory_gb: float
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        vectors = stage.inputs["vectors"]
-        edges = vectors.stored_layout()["bounds"]
-        size = max(GROUP_DOCUMENTS, -(-edges[-1] // 64))
-        groups = [edges[0]]
-        for edge, following in pairwise(edges[1:]):
-            if following - groups[-1] > size:
-                groups.append(edge)
-        return {"groups": [*groups, edges[-1]], "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
+        groups = document_groups(stage.inputs["vectors"])
+        return {"groups": groups, "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         blocks = len(layout["bounds"]) - 1
@@ -147,6 +141,19 @@ class DensePrefixWork(PrefixWork):
         """The first `depth` documents of some queries, scored again."""
         found = dense_best(engine, stage, rows, depth, self.memory_gb)
         return [docs for docs, _ in found]
+
+
+def document_groups(vectors: Stage) -> list[int]:
+    """Where the groups of documents begin that are scored together, and where the last one ends:
+    edges of vector shards.
+    """
+    edges = vectors.stored_layout()["bounds"]
+    size = max(GROUP_DOCUMENTS, -(-edges[-1] // 64))
+    groups = [edges[0]]
+    for edge, following in pairwise(edges[1:]):
+        if following - groups[-1] > size:
+            groups.append(edge)
+    return [*groups, edges[-1]]
 
 
 def _dense(keys: Keys, total: int, depth: int, own: int | None, angle: float | None) -> RankedQuery:
@@ -224,7 +231,7 @@ def sparse_best(
     """The first `depth` documents of a query, their scores, and how long the whole list is."""
     own = own_documents(engine, stage).get(row)
     docs, scores, length = np.empty(0, np.int32), np.empty(0, np.float64), 0
-    for start, stop in _ranges(stage):
+    for start, stop in document_ranges(stage):
         hits = sparse_hits(engine, stage, row, start, stop)
         part_docs, part_scores = without(hits, own)
         length += part_docs.size
@@ -234,7 +241,7 @@ def sparse_best(
     return *best_hits(docs, scores, depth), length
 
 
-def _ranges(stage: Stage) -> Iterator[tuple[int, int]]:
+def document_ranges(stage: Stage) -> Iterator[tuple[int, int]]:
     """The ranges of documents that are scored one after another; one where the operator looks at
     whole lists.
     """
@@ -244,10 +251,14 @@ def _ranges(stage: Stage) -> Iterator[tuple[int, int]]:
 
 
 def prefix_stage(
-    params: Mapping[str, Any], inputs: Mapping[str, Stage], work: PrefixWork, label: str
+    params: Mapping[str, Any],
+    inputs: Mapping[str, Stage],
+    work: PrefixWork,
+    label: str,
+    depth: int | None = None,
 ) -> Stage:
     """The prefixes of a channel; parameters and inputs are those of its ranking."""
-    depth = max(FIRST_DEPTH, *CUTOFFS)
+    depth = max(FIRST_DEPTH if depth is None else depth, *CUTOFFS)
     store = inputs["queries"].store
     return Stage(store, "prefix", 1, {**params, "depth": depth}, work, inputs, label)
 

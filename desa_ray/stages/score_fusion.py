@@ -1,6 +1,6 @@
 """Score fusion as a fusion stage: records without depths, from the top scores of each channel.
 
-Complete and lazy rankings only tell it lengths and support; what is fused is the same with both.
+Rankings, complete or not, only tell it lengths and support; what is fused is the same with all.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def _fused(inputs: Inputs, row: int, query: str) -> FusedQuery:
     nothing = Replay((0,) * len(lists), (False,) * len(lists), 0, order[: params["k"]])
     record = query_record(inputs, row, query, weighed, nothing)
     record |= dict.fromkeys(NO_DEPTHS)
-    if params.get("ranking") != "lazy":
+    if params.get("ranking") is None:  # complete
         record["ranking_hashes"] = [info["hash"] for info in weighed.infos]
     k = params["k"]
     tops = [fuse_cut(lists, weights, cutoff, exact)[:k] for cutoff in params["cutoffs"]]

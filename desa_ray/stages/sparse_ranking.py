@@ -1,5 +1,6 @@
 """Sparse rankings: BM25 hits of each text source, the operator's scores, complete order."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,26 @@ def sparse_hits(
     """The channel's hits of a query among the documents start..stop, scored; a fallback is the
     original query's.
     """
+    if not by_range(stage):
+        assert (start, stop) in ((0, None), (0, corpus_size(stage))), "needs whole lists"
+    return _operated(engine, stage, row, lambda bm25, terms: bm25.scores(terms, start, stop))
+
+
+def sparse_hits_of(engine: WorkerCache, stage: Stage, row: int, docs: np.ndarray) -> SparseHits:
+    """Those of the documents `docs` (int32, ascending) that the channel's list of a query holds,
+    scored as `sparse_hits` does.
+    """
+    assert by_range(stage), "needs whole lists"
+    return _operated(engine, stage, row, lambda bm25, terms: bm25.scores_of(terms, docs))
+
+
+def _operated(
+    engine: WorkerCache,
+    stage: Stage,
+    row: int,
+    score: Callable[[BM25, Sequence[str]], tuple[np.ndarray, np.ndarray]],
+) -> SparseHits:
+    """The operator's list from lists of its sources."""
     operator = _operator(stage)
     k1, b = stage.params["k1"], stage.params["b"]
     postings = stage.inputs["postings"]
@@ -90,9 +111,7 @@ def sparse_hits(
     for source in used.texts:
         texts = stage.inputs[source]
         terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(texts))
-        hits[source] = SparseHits(*scorer.scores(terms[row], start, stop))
-    if not by_range(stage):
-        assert (start, stop) in ((0, None), (0, corpus_size(stage))), "needs whole lists"
+        hits[source] = SparseHits(*score(scorer, terms[row]))
     if stage.params.get("scores") == "adjusted":
         hits = adjusted_sources(hits)
     return used.function(hits, **numbers)

@@ -42,7 +42,7 @@ def replayed(channels: Channels, weights: Sequence[Fraction], kappa: Fraction, k
     """
     read = [0] * len(channels)
     steps = 0
-    while not (k == 0 or _certain(channels, weights, kappa, k, read)):
+    while not (k == 0 or certain(channels, weights, kappa, k, read)):
         bounds = _bounds(channels, weights, kappa, read)
         open_channels = [c for c in range(len(channels)) if read[c] < len(channels[c])]
         read[max(open_channels, key=lambda c: (bounds[c], -c))] += 1
@@ -65,7 +65,7 @@ def _seen(channels, weights, kappa, read) -> list[tuple[int, Fraction]]:
     return fused([channel[:n] for channel, n in zip(channels, read, strict=True)], weights, kappa)
 
 
-def _certain(channels, weights, kappa, k, read) -> bool:
+def certain(channels, weights, kappa, k, read) -> bool:
     bounds = _bounds(channels, weights, kappa, read)
     everything = all(n == len(channel) for n, channel in zip(read, channels, strict=True))
     seen = _seen(channels, weights, kappa, read)

@@ -26,14 +26,14 @@ def home(tmp_path_factory) -> Path:
     [("cranfield", "original"), ("scifact", "original"), ("scifact", "desa")],
 )
 def test_lazy_equals_complete_in_every_shared_column(
-    collection, method, depth, shared, home, monkeypatch
+    collection, method, depth, request, home, monkeypatch
 ):
     if depth < 1000:
         monkeypatch.setattr(prefix, "FIRST_DEPTH", depth)
         for module in (build_module, prefix):
             monkeypatch.setattr(module, "CUTOFFS", (10, 20, 50))
     monkeypatch.setattr(prefix, "GROUP_DOCUMENTS", 1024)
-    path = f"dataset.path={shared / 'data' / collection}"
+    path = f"dataset.path={request.getfixturevalue(collection + '_folder')}"
     config = typed(
         "dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}", "draws=1"
     )

@@ -8,7 +8,7 @@ S7-S10 written out.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -53,21 +53,38 @@ def certified_state(
     ranks: list[dict[int, int]] = []
     for channel in channels:
         ranks.append({document: rank for rank, document in enumerate(channel.tolist(), 1)})
-    candidates = topk.tolist()
+    return stop_state(ranks, [len(own) for own in ranks], weights, kappa, topk.tolist())
+
+
+def stop_state(
+    ranks: Sequence[Mapping[int, int]],
+    lengths: Sequence[int],
+    weights: Sequence[Fraction],
+    kappa: Fraction,
+    candidates: Sequence[int],
+) -> list[int]:
+    """Items read of each channel at the first step that certifies `candidates`, the first K >= 1 of
+    the complete order.
+
+    Args:
+        ranks: of each channel, document -> rank: of all its documents, or of all that can stand in
+            the way of a certified top.
+        lengths: how long the channels are.
+    """
     union = set[int]().union(*ranks)
-    reading = _reading(tuple(map(len, channels)), weights, kappa)
+    turns = reading(tuple(lengths), weights, kappa)
 
     def state(step: int) -> list[int]:
-        times = Counter(reading[:step])
-        return [times[c] for c in range(len(channels))]
+        times = Counter(turns[:step])
+        return [times[c] for c in range(len(lengths))]
 
     def certified(step: int) -> bool:
         seen = state(step)
-        if step == len(reading):
+        if step == len(turns):
             return True
         unread = [
-            unread_bound(weight, kappa, count) if count < len(channel) else Fraction(0)
-            for channel, weight, count in zip(channels, weights, seen, strict=True)
+            unread_bound(weight, kappa, count) if count < length else Fraction(0)
+            for length, weight, count in zip(lengths, weights, seen, strict=True)
         ]
 
         def bounds(document: int) -> tuple[Fraction, Fraction]:
@@ -89,10 +106,10 @@ def certified_state(
             and all(precedes(last, other) for other in union - set(candidates))
         )
 
-    return state(bisect_left(range(len(reading) + 1), True, key=certified))
+    return state(bisect_left(range(len(turns) + 1), True, key=certified))
 
 
-def _reading(lengths: tuple[int, ...], weights: Sequence[Fraction], kappa: Fraction) -> list[int]:
+def reading(lengths: tuple[int, ...], weights: Sequence[Fraction], kappa: Fraction) -> list[int]:
     """The channel of every read, in order (S5, S6).
 
     The bounds of a channel fall with every read of it, so always reading the largest is reading in

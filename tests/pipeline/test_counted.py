@@ -1,0 +1,130 @@
+"""Counted runs give the records of complete rankings, diagnostics and all, and sort none."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import desa_ray.experiment.build as build_module
+import desa_ray.stages.asked as asked_module
+import desa_ray.stages.counted_fusion as counted_module
+import desa_ray.stages.counts as counts_module
+import desa_ray.stages.prefix as prefixes_module
+from desa_ray.experiment.checks import setting_problems
+from tests.desa_fixtures import dataset
+
+from .test_lazy import OWN_KEYS, computed, typed, with_queries_as_documents  # noqa: F401
+
+SLOW = (
+    "original",
+    "qudar_weighted",
+    "qudar_top1000",
+    "qudar_score_confidence",
+    "references_only",
+    "sparse_only",
+    "half_dense",
+    "bm25",
+)
+METHODS = ("desa", *(pytest.param(method, marks=pytest.mark.slow) for method in SLOW))
+SMALL = ("draws=1", "fusion.k=20", "fusion.kappa=0", "evaluation.measures=[R@5,Judged@5]")
+
+
+def assert_same(complete: pl.DataFrame, counted: pl.DataFrame) -> None:
+    """Every column but the hashes of rankings, which nobody made."""
+    own = [*OWN_KEYS, "ranking_hashes"]
+    assert counted.schema == complete.schema
+    left, right = counted.drop(own), complete.drop(own)
+    different = [name for name in left.columns if not left[name].equals(right[name])]
+    assert different == []
+    assert counted["ranking_hashes"].null_count() == counted.height
+
+
+@pytest.fixture
+def small(monkeypatch) -> None:
+    """Heads so short that most queries need counted ranks, groups and ranges so small that there
+    are many.
+    """
+    for module in (build_module, prefixes_module, counted_module):
+        monkeypatch.setattr(module, "CUTOFFS", (10, 20))
+    monkeypatch.setattr(counted_module, "LEAST_WITHIN", 1)
+    monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", 64)
+    for module in (asked_module, counts_module, prefixes_module):
+        monkeypatch.setattr(module, "BLOCK_QUERIES", 17)
+    monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", 90)
+
+
+def both_ways(home: Path, *overrides: str) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
+    """Records from complete rankings and from counted ranks, and the counted run's stages."""
+    config = typed(*overrides)
+    config = replace(config, cluster=replace(config.cluster, shard_queries=16))
+    _, complete, _ = computed(config, home)
+    _, counted, stages = computed(replace(config, ranking="counted"), home)
+    return complete, counted, stages
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_counted_records_are_those_of_complete_rankings(method, demo_slice, warm_home, small):
+    """Heads of 64 documents where lists have 240; unequal weights for `half_dense`."""
+    named = [f"method={method}"]
+    if method == "half_dense":
+        named = ["method=desa", "+method.channels.0.weight=1/2"]
+    complete, counted, stages = both_ways(warm_home, *named, *dataset(demo_slice), *SMALL)
+    assert_same(complete, counted)
+    assert "ranking" not in stages
+    if method == "desa":
+        assert counted["rr_change"].null_count() < counted.height
+        assert counted["depths"].list.max().max() > 64
+
+
+@pytest.mark.slow
+def test_queries_among_the_documents_are_left_out(
+    with_queries_as_documents,  # noqa: F811
+    tmp_path,
+    small,
+):
+    """Documents that are queries are left out of heads and counts."""
+    source = [*dataset(with_queries_as_documents), "method=desa", "evaluation.exclude_self=true"]
+    complete, counted, _ = both_ways(tmp_path, *source, "encoder=minilm_l3", *SMALL)
+    assert_same(complete, counted)
+
+
+def test_what_cannot_be_counted_is_refused_by_name():
+    """What a counted run cannot give is refused by its settings alone."""
+
+    def refused(*overrides: str) -> str:
+        return "\n".join(map(str, setting_problems(typed("ranking=counted", *overrides))))
+
+    assert refused("method=desa") == ""
+    relaxed = refused("method=relaxed_count", "evaluation.measures=[AP]", "fusion.k=1001")
+    assert "operator 'relax_count' scores a document by the whole list" in relaxed
+    assert "a counted run certifies at most 1000" in relaxed
+    assert "operator 'rank_sum'" in refused("method=rank_sum", "sparse.scores=adjusted")
+    assert "exp4fuse" in refused("method=exp4fuse_hybrid")
+    found = refused("method=desa", "encoder.scoring=float32", "sparse.scores=adjusted")
+    assert "scoring 'float32' differs between batches" in found
+    assert "adjusted scores depend on the whole list" in found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(
+    ("collection", "method"),
+    [
+        ("cranfield", "original"),
+        ("scifact", "original"),
+        ("scifact", "desa"),
+        ("scifact", "qudar_weighted"),
+    ],
+)
+def test_counted_equals_complete_on_whole_collections(
+    collection, method, request, tmp_path_factory
+):
+    """With the paper's constants: heads of 1,000 documents, documents within rank 128 counted."""
+    home = tmp_path_factory.getbasetemp() / "counted"
+    path = f"dataset.path={request.getfixturevalue(collection + '_folder')}"
+    named = ("dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}")
+    complete, counted, stages = both_ways(home, *named, "draws=1")
+    assert_same(complete, counted)
+    assert "ranking" not in stages
+    assert complete.height in (225, 300)
