@@ -1,8 +1,8 @@
 """DESA on Ray: query expansion for hybrid retrieval, with complete rankings, exact fusion and
 certification depths.
 
-`fuse` and `fuse_rule` serve people who bring their own rankings; `plan`, `run` and `load_records`
-do in a notebook what the `desa` command does.
+`fuse` and `fuse_rule` are for rankings of your own; `plan`, `run` and `load_records` do in a
+notebook what the `desa` command does on the command line.
 """
 
 import operator
@@ -49,13 +49,14 @@ except PackageNotFoundError:  # a source tree that nobody installed
 
 @dataclass(frozen=True)
 class Fused:
-    """A fused ranking and how deep its channels must be read to be sure of it.
+    """A fused ranking, and how deep its channels must be read to prove it.
 
     Attributes:
         documents: the ordered top k, min(k, number of different documents) ids.
         scores: F of each, exact.
-        depths: for every channel, how many items must be read before the ordered top k is certain.
-        exhausted: for every channel, whether that is all of it; true for an empty channel.
+        depths: for every channel, how many items must be read to prove the ordered top k.
+        exhausted: for every channel, whether the depth is the whole channel; true for an empty
+            channel.
         steps: the sum of the depths.
     """
 
@@ -98,31 +99,31 @@ def fuse(
 
     Everything is compared exactly; equal scores are ordered by the UTF-8 bytes of the ids. The
     depths are those of the replay that always reads the channel with the largest possible next
-    contribution (the first of equals) and stops as soon as no unread item could change the ordered
-    top k.
+    contribution (of equal ones, the first) and stops as soon as no unread item could change the
+    ordered top k.
 
     Args:
         channels: rankings of one query: lists of document ids, best first; dicts from ids to
             scores, or pandas or polars frames with columns doc_id (or docno) and score, which are
-            ordered by score descending, ties by id (a frame without scores by its column rank). An
-            empty one is fine. Or runs of many queries: paths of TREC runs, ranx Runs, frames that
-            have a column query_id (or qid) too, dicts from query ids to rankings. What has no order
-            of its own (a set, a dict's keys) is refused.
+            ordered by score descending, ties by id (a frame without scores by its column rank). A
+            ranking may be empty. Or runs of many queries: paths of TREC runs, ranx Runs, frames
+            that also have a column query_id (or qid), dicts from query ids to rankings. Collections
+            without an order (a set, the keys of a dict) are refused.
         weights: one per channel, exact: ints, Fractions or strings such as "1/4" (a float counts as
-            its shortest decimal form); 1 each where left out. A channel of weight 0 counts as
-            absent: its depth is 0, and documents that only it holds do not occur.
+            its shortest decimal form); by default 1 each. A channel of weight 0 counts as absent:
+            its depth is 0, and documents that only it contains are left out.
         kappa: above -1, exact in the same way.
         k: how many documents; 0 gives none.
 
     Returns:
-        What was fused; of runs a dict from query ids (as they first occur) to it. A query that a
-        run lacks is an empty channel there.
+        A `Fused`; for runs, a dict from query ids (in order of first occurrence) to `Fused`. If a
+        run lacks a query, its channel is empty for that query.
 
     Raises:
-        DesaError: no channel or none of positive weight, a number out of range, an id twice in one
-            channel, an id that is no string or has no UTF-8 form, a channel without an order, a
-            score that is no finite number, a run beside a ranking of one query, a frame without the
-            columns, a TREC run that cannot be read.
+        DesaError: no channel or none of positive weight, a number out of range, an id that is
+            listed twice in a channel, that is not a string or has no UTF-8 form, a channel without
+            an order, a score that is not a finite number, a run together with a ranking of one
+            query, a frame without the columns, a TREC run that cannot be read.
     """
     from desa_ray.channels import plain_channels, rankings
 
@@ -164,7 +165,7 @@ def _fused(
     exact = [rational(weight, "weight") for weight in given]
     if len(exact) != len(channels):
         raise DesaError(
-            f"{len(channels)} channels with {len(exact)} weights",
+            f"{len(channels)} channels but {len(exact)} weights",
             hint="give one weight per channel",
         )
     for c, weight in enumerate(exact):
@@ -203,7 +204,9 @@ def _fused(
 
 
 def _listed(values: object, name: str, hint: str) -> list:
-    """Values in their order as a list; raises DesaError for what has no order or is one text."""
+    """Values in their order as a list; raises DesaError for values without an order and for a
+    single string.
+    """
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | Set):
         raise DesaError(f"{repr(values)[:80]} is not a list", where=name, hint=hint)
     return list(values)

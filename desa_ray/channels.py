@@ -1,7 +1,7 @@
-"""Rankings as people hold them: lists, dicts of scores, pandas and polars frames, ranx Runs, TREC
-files.
+"""Rankings in the forms that people have them: lists, dicts of scores, pandas and polars frames,
+ranx Runs, TREC files.
 
-A ranking is of one query, or a run: of many. Neither pandas nor ranx is imported here.
+A ranking is about one query, a run about many. Neither pandas nor ranx is imported here.
 """
 
 import math
@@ -15,23 +15,23 @@ from desa_ray.errors import DesaError
 QUERY_COLUMNS = ("query_id", "qid", "q_id")
 DOCUMENT_COLUMNS = ("doc_id", "docno", "docid")
 COLUMNS_HINT = (
-    "name the columns query_id (or qid), doc_id (or docno) and score; or rank, where there are no"
+    "name the columns query_id (or qid), doc_id (or docno) and score; or rank, if there are no"
     " scores"
 )
 
 
 def plain_channels(channels: Sequence[object]) -> list[Any] | None:
-    """The channels as lists of ids and dicts of scores; None where they are runs of many queries.
+    """The channels as lists of ids and dicts of scores; None if they are runs of many queries.
 
     Raises:
-        DesaError: runs beside rankings of one query, or a frame without the columns.
+        DesaError: runs together with rankings of one query, or a frame without the columns.
     """
     runs = [is_run(channel) for channel in channels]
     if runs and all(runs):
         return None
     if any(runs):
         where = f"channel {runs.index(True)}"
-        what = f"holds rankings of many queries, channel {runs.index(False)} of one"
+        what = f"holds rankings of many queries, but channel {runs.index(False)} of one"
         raise DesaError(what, where=where, hint="give runs only, or rankings of one query only")
     return [
         _of_frame(channel, f"channel {number}")[None] if _is_frame(channel) else channel
@@ -58,7 +58,7 @@ def rankings(run: Any, name: str) -> Mapping[str, Any]:
 
     Raises:
         DesaError: as `desa_ray.data.trec.read_run`; a frame without the columns, or with a document
-            twice in a query; a query id that is no string.
+            twice in a query; a query id that is not a string.
     """
     if isinstance(run, str | PathLike):
         from desa_ray.data.trec import read_run
@@ -107,7 +107,7 @@ def _of_frame(frame: Any, name: str) -> dict[Any, Any]:
         if doc in own:
             whose = "" if query is None else f" in query {of!r}"
             what = f"document {repr(doc)[:80]} is listed twice{whose}"
-            raise DesaError(what, where=name, hint="keep its best place")
+            raise DesaError(what, where=name, hint="keep only its best rank")
         known = isinstance(value, int | float) and math.isfinite(value)
         own[doc] = sign * value if known else value
     return found

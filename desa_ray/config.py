@@ -42,8 +42,8 @@ class DatasetConfig:
     layout.
 
     `queries` keeps only the queries with these ids, and their judgments. Of what is left, `size`
-    keeps a snapshot of so many documents and `sample` the first so many judged queries, both by
-    hash (`desa_ray.data.subsets`).
+    keeps a snapshot of this many documents and `sample` this many judged queries, both the first in
+    hash order (`desa_ray.data.subsets`).
     """
 
     name: Name
@@ -88,7 +88,7 @@ class GeneratorConfig:
     """Where generated text comes from: `recorded` reads it, `vllm` loads a model, `openai` asks a
     server, any other `kind` is a plug-in's.
 
-    `map` lets texts of one prompt stand in for those of another: {hyde: references}; records and
+    `map` uses texts of one prompt instead of those of another: {hyde: references}; records and
     summaries say so. Fields below a kind's comment mean something to that kind only. Those without
     *no key* change the text by design.
     """
@@ -182,8 +182,8 @@ class MethodConfig:
             sums of scores (`desa_ray.core.fusion.scores`).
         weighting: `fixed` uses the channels' weights, `confidence` a query's own
             (`desa_ray.core.fusion.weights`).
-        prefix: only the first so many documents of each channel are fused; None for complete
-            rankings.
+        prefix: only this many documents of each channel, the first ones, are fused; None for
+            complete rankings.
     """
 
     name: Name
@@ -199,7 +199,7 @@ Outputs = Annotated[Int, Field(ge=1, le=1000)]
 
 @dataclass(frozen=True, config=STRICT)
 class PromptConfig:
-    """A prompt and its decoding: `prompt=NAME` gives it to the method in the place of its own.
+    """A prompt and its decoding: `prompt=NAME` replaces the method's own prompt with it.
 
     `user` and `systems` are keyed by data set, `default` and `system` serving all others
     (`desa_ray.engines.prompts`).
@@ -222,8 +222,8 @@ class PromptConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class DecodingConfig:
-    """How live generators decode, in the place of what each prompt says; None leaves it to the
-    prompt. Another `seed` gives every request another one.
+    """How live generators decode, instead of what each prompt says; None leaves it to the prompt.
+    Another `seed` changes the seed of every request.
     """
 
     temperature: Annotated[Float, Field(ge=0, le=100)] | None = None

@@ -1,6 +1,7 @@
 """From plain mappings to the typed configuration, with one line for every wrong value.
 
-pydantic finds what is wrong; here it is said in our words, with the names that would be right.
+pydantic finds what is wrong; here it is reported in our own words, with the names that would be
+valid.
 """
 
 import re
@@ -67,13 +68,18 @@ def _problem(kind: Any, issue: Any) -> DesaError:
             "no such setting", where=where, hint=choices(name, names_of(kind, place), 50)
         )
     if issue["type"] == "missing":
-        return DesaError("is missing", where=where, hint="set it, or leave out what removes it")
+        return DesaError(
+            "is missing", where=where, hint="set it, or leave out the override that removes it"
+        )
     hint = ""
     what = issue["msg"].removeprefix("Value error, ")
     if issue["type"] == "string_too_short":
-        hint = "name something, or leave it out (null)"
+        hint = "give a name, or leave it out (null)"
     elif issue["type"] == "tuple_type" and not isinstance(issue["input"], dict):
-        what, hint = "should be a list", f"one value is a list of one: {where}=[{issue['input']}]"
+        what, hint = (
+            "should be a list",
+            f"write a single value as a list: {where}=[{issue['input']}]",
+        )
     elif issue["type"] == "string_pattern_mismatch" and issue["ctx"]["pattern"] == NAME:
         what = "a name begins with a letter or digit and has only letters, digits, _ . and -"
     elif (

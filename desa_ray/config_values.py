@@ -15,7 +15,7 @@ MAX_DIGITS = 18  # of a rational's numerator and denominator
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("a truth value is not a number")
+        raise ValueError("true and false are not numbers")
     return value
 
 
@@ -80,7 +80,7 @@ def _template(text: str) -> str:
 def _literal(text: str, whole: str | None = None) -> str:
     """The text, unless it seems to expect that something is put into it."""
     if found := re.search(r"\{[A-Za-z_][\w.\[\]!:()]*\}|\{\{|\{%", text):
-        raise ValueError(f"{found[0]!r} stands for nothing: only {{query}} and {{query_json}} do")
+        raise ValueError(f"{found[0]!r} is not a placeholder: only {{query}} and {{query_json}} do")
     return text if whole is None else whole
 
 

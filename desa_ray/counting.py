@@ -1,4 +1,4 @@
-"""Tells how far a long count has come: one line on stderr that a terminal keeps replacing."""
+"""Progress of a long loop: one line on stderr, which a terminal keeps replacing."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Crash reports: what a fault of this program leaves behind, for the person who fixes it.
+"""Crash reports: what is recorded about a bug in this program, for the person who fixes it.
 
 A report tells where (the traceback), in what (versions, verb, names of the settings given) and
 never with what: no environment, no values of variables, no values of settings. Secrets that a
@@ -75,7 +75,7 @@ def write_report(
     Args:
         error: what was raised, with its traceback.
         what: a line of our own on what happened.
-        stacks: add where each thread of this process stands.
+        stacks: add the stack of each thread of this process.
 
     Returns:
         Its path; None where no place can be written.
@@ -83,7 +83,7 @@ def write_report(
     try:
         text = _report(error, what, stacks)
     except Exception as failure:  # an odd exception must not hide the fault itself
-        text = f"{what}\n{type(error).__name__} (no more can be told: {type(failure).__name__})\n"
+        text = f"{what}\n{type(error).__name__} (no further details: {type(failure).__name__})\n"
     with _written:
         for folder in _folders():
             with suppress(OSError, ValueError):
@@ -103,7 +103,7 @@ def one_line(error: BaseException, limit: int = 300) -> str:
 
 
 def all_stacks() -> str:
-    """Where each thread of this process stands: files, lines and functions."""
+    """The stack of each thread of this process: files, lines and functions."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for number, frame in sys._current_frames().items():
@@ -153,7 +153,7 @@ def _safe(text: str) -> str:
 
 
 def _folders() -> Iterator[Path]:
-    """Where a report may lie, the best place first."""
+    """Where a report may be written, the best place first."""
     if given := os.environ.get("DESA_HOME"):
         yield Path(given).absolute() / FOLDER
     else:
@@ -173,7 +173,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _private(folder: Path) -> bool:
-    """Whether a folder is a real one, ours, and closed to others."""
+    """Whether a folder is a real one, belongs to this user, and is closed to others."""
     with suppress(OSError):
         found = folder.lstat()
         return (

@@ -1,4 +1,4 @@
-"""Credentials come from the environment: an address that carries a password is refused, or shown
+"""Credentials come from the environment: an address that contains a password is refused, or shown
 without it.
 
 Addresses travel into manifests, params, logs and process lists; what the client libraries read from
@@ -34,7 +34,7 @@ def refuse_credentials(named: Iterable[tuple[str, str | None]]) -> None:
             )
             variables = VARIABLES.get(scheme, "the variables that its library reads")
             raise DesaError(
-                f"{redacted(joined)} carries credentials, which would end in logs and manifests",
+                f"{redacted(joined)} holds credentials, which would end up in logs and manifests",
                 where=name,
                 hint=f"leave them out of the address and set {variables} in the environment",
             )

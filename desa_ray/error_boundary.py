@@ -1,7 +1,8 @@
 """Unexpected errors become one line for the user, with a crash report, wherever they occur.
 
 `desa` runs every verb inside this boundary, workers every shard, child processes all they do, and
-threads have it as their hook. A user's mistake ends with exit code 2, a fault of ours with 70.
+threads have it as their hook. A user's mistake ends with exit code 2, a fault of this program with
+70.
 """
 
 import errno
@@ -16,10 +17,10 @@ from desa_ray.lines import shown
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
 NAMES = (errno.ENAMETOOLONG, errno.ELOOP)  # of a path that the user gave
-NAME_HINT = "name another path"
-DISK_HINT = "free or fix the disk, then the same command goes on"
+NAME_HINT = "use another path"
+DISK_HINT = "free or fix the disk; the same command then continues"
 REPORT_HINT = "this is a fault of desa-ray: please report it with that file"
-MEMORY_HINT = "free memory, or give less work at once: cluster.shard_*, fewer workers"
+MEMORY_HINT = "free memory, or reduce the work done at once: cluster.shard_*, fewer workers"
 # Signals of the interpreter's own, not errors.
 SIGNALS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
@@ -36,7 +37,9 @@ def as_desa_error(error: BaseException, where: str = "") -> DesaError:
         return DesaError(str(error.strerror), where=shown(str(error.filename)), hint=NAME_HINT)
     path = write_report(error, what=where)
     report = (
-        f"crash report: {path}" if path else "no crash report can be written: no folder takes one"
+        f"crash report: {path}"
+        if path
+        else "no crash report could be written: no folder is writable"
     )
     hint = MEMORY_HINT if isinstance(error, MemoryError) else REPORT_HINT
     return Crashed(f"unexpected {one_line(error)}", where=where, hint=f"{report}; {hint}")
@@ -65,7 +68,9 @@ def print_error(error: BaseException) -> int:
 
 @contextmanager
 def thread_hooks() -> Iterator[None]:
-    """Inside, an error that ends a thread, or that a finalizer raises, is told as any other."""
+    """Inside, an error that ends a thread, or that a finalizer raises, is reported like any
+    other.
+    """
     before = threading.excepthook, sys.unraisablehook
     threading.excepthook, sys.unraisablehook = _thread_ended, _not_raised
     try:
@@ -75,7 +80,7 @@ def thread_hooks() -> Iterator[None]:
 
 
 def exit_code(code: int) -> int:
-    """The code to end with: a thread of ours that died turns success into failure."""
+    """The code to end with: if one of our threads died, success becomes failure."""
     return code or max(_thread_codes, default=0)
 
 

@@ -1,4 +1,4 @@
-"""The errors a user meets: one sentence that says what is wrong, where, and how to fix it.
+"""The errors that users see: one sentence that says what is wrong, where, and how to fix it.
 
 `DesaError` is for everything a user can cause or fix (input, configuration, environment); `assert`
 stays for our own mistakes. Several findings travel together as `Problems`, so that a plan reports

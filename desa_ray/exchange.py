@@ -1,10 +1,10 @@
-"""A call over the network with one limit on all of it, kept from outside: its thread is left, its
-sockets are closed.
+"""A call over the network with one time limit on all of it, enforced from outside: its thread is
+abandoned, its sockets are closed.
 
-Libraries limit each read, so a server that sends a byte now and then holds them for ever, and
-nothing of theirs limits a name that does not resolve. Here the call runs in a thread of its own
-while the caller waits for the outcome, the end of the time or a stop, whichever comes first. Ctrl-C
-ends the wait like anything else that waits in Python.
+Libraries limit each read, so a server that sends a byte now and then keeps them waiting for ever,
+and nothing in them limits the resolution of a name. Here the call runs in a thread of its own while
+the caller waits for the outcome, the end of the time or a stop, whichever comes first. Ctrl-C ends
+the wait like anything else that waits in Python.
 """
 
 import socket
@@ -107,7 +107,7 @@ def run(
     """What `call` returns or raises.
 
     Args:
-        call: run in a thread of its own, which is left behind where it does not end in time.
+        call: run in a thread of its own, which is abandoned if it does not end in time.
         seconds, rate: as `Exchange`.
         stop: ends the call early.
 

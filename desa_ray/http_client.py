@@ -1,5 +1,5 @@
-"""The HTTP client of the platform: `requests`, with a limit on the whole of each exchange and no
-second try of its own.
+"""The HTTP client of the platform: `requests`, with one limit on the whole of each exchange and
+without retries of its own.
 
 An exchange is one request and its whole answer on a connection of its own: time and size are
 limited whatever the server does (`exchange.py`), nothing is sent twice, no redirect is followed, no
@@ -61,7 +61,7 @@ class Bounds:
 
 
 class _Watched(HTTPConnection):
-    """A connection that its exchange can close, and that tells it what was sent."""
+    """A connection that its exchange can close, and that reports to it what was sent."""
 
     def _new_conn(self):
         opened = super()._new_conn()
@@ -158,7 +158,7 @@ class BoundedAdapter(HTTPAdapter):
 
 
 def _body(raw: BaseHTTPResponse, bounds: Bounds, *, as_file: bool) -> IO[bytes]:
-    """The unpacked answer, at its beginning; a large file lies on the disk."""
+    """The unpacked answer, at its beginning; a large file is on the disk."""
     exchange = current() or Exchange(bounds.seconds)
     body: Any = tempfile.SpooledTemporaryFile(IN_MEMORY) if as_file else io.BytesIO()  # noqa: SIM115 (the caller's)
     limit, size = bounds.file_bytes if as_file else bounds.body_bytes, 0

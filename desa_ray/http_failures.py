@@ -59,9 +59,7 @@ def explained(error: Exception, url: str, proxy: str | None, seconds: float) -> 
         )
         return Unanswered(what, "name the authority's file in REQUESTS_CA_BUNDLE", final=True)
     if proxy and isinstance(error, requests.exceptions.ProxyError):
-        hint = (
-            f"start that proxy; or, for a server that is reached without one, set NO_PROXY={host}"
-        )
+        hint = f"start that proxy, or, if the server is reached without one, set NO_PROXY={host}"
         return Unanswered(f"it cannot be reached{through}: {reason_of(causes)}", hint)
     if isinstance(error, TimeoutError | requests.Timeout) or any(
         isinstance(one, TimeoutError) for one in causes
@@ -73,9 +71,11 @@ def explained(error: Exception, url: str, proxy: str | None, seconds: float) -> 
         if isinstance(one, GARBLED) and not isinstance(one, RemoteDisconnected)
     ]
     if garbled:
-        return Unanswered(f"its answer is no HTTP{through}: {reason_of(garbled[-1:])}")
+        return Unanswered(f"its answer is not HTTP{through}: {reason_of(garbled[-1:])}")
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidSchema):
-        return Unanswered(f"it cannot be asked{through}: {one_line(str(error))}", final=True)
+        return Unanswered(
+            f"no request can be sent to it{through}: {one_line(str(error))}", final=True
+        )
     nobody = not proxy and any(
         isinstance(one, ConnectionRefusedError | socket.gaierror) for one in causes
     )
@@ -89,8 +89,8 @@ def through_proxy(url: str) -> str:
 
 
 def shown_proxy(proxy: str, url: str) -> str:
-    """`http://proxy:3128 (HTTPS_PROXY)`: its address without a password, and the variable it stands
-    in.
+    """`http://proxy:3128 (HTTPS_PROXY)`: its address without a password, and the variable that
+    holds it.
     """
     scheme = urlsplit(url).scheme
     spelled = [name for low in (f"{scheme}_proxy", "all_proxy") for name in (low, low.upper())]
@@ -99,7 +99,7 @@ def shown_proxy(proxy: str, url: str) -> str:
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies below it, outermost first: libraries wrap what the system said."""
+    """The error and its causes, outermost first: libraries wrap what the system said."""
     seen: set[int] = set()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:

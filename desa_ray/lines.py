@@ -1,5 +1,5 @@
-"""Lines of text files with their numbers, and findings that name file and line: for everything a
-user hands in.
+"""Lines of text files with their numbers, and findings that name file and line, for all input from
+users.
 
 A reader does not stop at the first bad line: it notes a finding and goes on, and
 `Findings.raise_if_any` reports all of them together, one line for each kind in each file.
@@ -155,7 +155,7 @@ def _too_long(file: str, number: int, longest: int) -> DesaError:
     return DesaError(
         f"a line is longer than {size}",
         where=f"{file}:{number}",
-        hint="is this file of lines at all?",
+        hint="is this really a file of lines?",
     )
 
 

@@ -1,4 +1,4 @@
-"""Every lock of the platform: one order, a limit for each wait, and who holds it.
+"""Every lock of the platform: one order, a limit for each wait, and a record of the holder.
 
 A thread that holds a lock only takes those further down in `ORDER` (the tests check it, with
 DESA_CHECK_LOCKS=1), so no two threads or processes can wait for each other. The first three are
@@ -64,7 +64,7 @@ TRACKING = Kind("the tracking store", 300.0, "DESA_HOME or tracking.uri")  # tra
 LEASE = Kind("the lease of this run", 300.0)  # store/leases.py
 SAMPLES = Kind("the samples of the machine's load", 60.0)  # tracking/system.py
 COUNTERS = Kind("the counters of metrics", 300.0)  # cluster/metrics.py
-STEPS = Kind("the steps told to a calling program", 60.0)  # jobs/cli/served.py
+STEPS = Kind("the steps reported to a calling program", 60.0)  # jobs/cli/served.py
 SOCKETS = Kind("the sockets of a call over the network", 60.0)  # exchange.py
 ORDER = (
     OUTPUT,
@@ -98,7 +98,7 @@ def tried(kind: Kind, path: Path) -> FileLock | None:
     """The file lock at `path`, or None where another process has it. Any thread may release it.
 
     Raises:
-        DesaError: this file system gives no locks, or the file cannot be made.
+        DesaError: this file system does not support locks, or the file cannot be created.
     """
     lock = _file_lock(path, thread_local=False)
     try:
@@ -116,7 +116,7 @@ def held(kind: Kind, path: Path, limit_s: float | None = None) -> Iterator[None]
 
     Raises:
         DesaError: it was not free within the limit (says who has it), this file system gives no
-            locks, or the file cannot be made.
+            locks, or the file cannot be created.
     """
     limit_s = kind.limit_s if limit_s is None else limit_s
     lock = _file_lock(path)
@@ -159,7 +159,7 @@ def check_locks(kind: Kind, folder: Path) -> None:
     """Take and give back a lock of its own in an existing folder.
 
     Raises:
-        DesaError: this file system gives no locks, or no file can be made there.
+        DesaError: this file system does not support locks, or no file can be made there.
     """
     probe = folder / f"probe-{uuid4().hex}"
     try:
@@ -194,10 +194,10 @@ def given_up(kind: Kind, limit_s: float, where: str = "", by: str = "") -> DesaE
     if by:
         what, hint = (
             f"{what}, held by {by}",
-            f"see whether that process is at work; end it if not, then rerun{stacks}",
+            f"check whether that process is still working; if not, end it, then rerun{stacks}",
         )
     else:
-        hint = f"rerun: what is stored stays stored{stacks}"
+        hint = f"rerun: finished work is kept{stacks}"
     return DesaError(what, where=where, hint=hint)
 
 
@@ -233,7 +233,7 @@ def _in_order(kind: Kind) -> Iterator[None]:
 
 def _no_lock(kind: Kind, path: Path, error: OSError) -> DesaError:
     if error.errno in NO_LOCKS:
-        what = f"this file system gives no locks ({error.strerror or error})"
+        what = f"this file system does not support locks ({error.strerror or error})"
         hint = (
             f"mount it with locks (NFS: version 4, or start rpc.statd), or set {kind.setting} to"
             " another disk"
@@ -243,5 +243,5 @@ def _no_lock(kind: Kind, path: Path, error: OSError) -> DesaError:
     return DesaError(
         what,
         where=str(path),
-        hint=f"give the permission, free the disk, or set {kind.setting} elsewhere",
+        hint=f"grant permission, free disk space, or set {kind.setting} elsewhere",
     )

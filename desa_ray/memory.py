@@ -1,4 +1,4 @@
-"""Memory that is left on this machine, or within its container, for reading what is large."""
+"""Memory that is left on this machine, or within its container, for reading large files."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -42,7 +42,7 @@ def held(rows: Iterable[Row], where: str) -> Iterator[Row]:
             looked, left = read, available()
             if left < COPY * read:
                 what = (
-                    f"needs more memory than there is: {read / 1e9:.2g} GB of text are read,"
+                    f"needs more memory than is available: {read / 1e9:.2g} GB of text are read,"
                     f" {max(left, 0) / 1e9:.2g} GB are free"
                 )
                 hint = "free memory, or use a machine with 2.5 times the size of the file"

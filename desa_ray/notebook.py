@@ -224,13 +224,13 @@ def _served(
 def _checked(overrides: Sequence[str]) -> list[str]:
     listed = isinstance(overrides, Sequence) and not isinstance(overrides, str)
     if not listed or not all(isinstance(text, str) for text in overrides):
-        hint = 'give a list of texts: ["method=desa", "fusion.kappa=20"]'
+        hint = 'give a list of strings: ["method=desa", "fusion.kappa=20"]'
         raise DesaError(
-            f"{repr(overrides)[:80]} is not a list of texts", where="overrides", hint=hint
+            f"{repr(overrides)[:80]} is not a list of strings", where="overrides", hint=hint
         )
     for text in overrides:
         if text.startswith("-") and text not in SWEEP_FLAGS:
-            hint = "give KEY=VALUE; a folder with files of your own is named by config_dir="
+            hint = "give KEY=VALUE; name a folder with files of your own with config_dir="
             raise DesaError(f"{text!r} is a flag", where="overrides", hint=hint)
     return list(overrides)
 
@@ -279,5 +279,5 @@ def _died(status: int, said: Any) -> DesaError:
     lines = said.read().decode("utf-8", "replace").strip().splitlines()
     how = signal.Signals(-status).name if status < 0 else f"code {status}"
     what = f"the process of the run ended without an answer ({how})"
-    hint = "run again: what is stored stays stored"
+    hint = "run again: finished work is kept"
     return Crashed(f"{what}: {lines[-1]}" if lines else what, hint=hint)

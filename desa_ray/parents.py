@@ -1,5 +1,5 @@
-"""Children end when their parent does, whatever killed it: a thread in a Python child, a guard for
-other programs.
+"""Ends child processes when their parent ends, whatever killed it: by a thread in Python children,
+by a guard process for other programs.
 
 A child of ours (`end_with_parent`) looks at its parent twice per second. Programs that know nothing
 of us, such as an engine's own children, lead a process group; a guard, a bare interpreter in a

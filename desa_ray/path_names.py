@@ -1,5 +1,5 @@
 """One rule for every name that becomes part of a path: a plain word that means the same file on
-every disk.
+every file system.
 
 Names come out of data (columns of records, YAML files, model folders, tracking servers), so they
 could lead elsewhere (`../x`, `/etc/x`), end a string early (NUL), be a device (`CON`), be too long,
@@ -57,7 +57,7 @@ def path_names(names: Iterable[str], *, where: str, hint: str = HINT) -> list[st
     for name in found:
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            what = f"{listed([other, name])} are one file where case does not count"
+            what = f"{listed([other, name])} would be the same file where case is ignored"
             raise DesaError(what, where=where, hint=hint)
     if len(set(found)) < len(found):
         twice = sorted({name for name in found if found.count(name) > 1})

@@ -1,9 +1,9 @@
-"""Where this user's own files lie: the home, and a private folder for what one machine's processes
+"""Where this user's files are: the home, and a private folder for what processes on one machine
 share.
 
 Names in a folder that everybody may write to, such as /tmp, can be taken by somebody else first, as
 a link or with other contents. So nothing of the platform has a fixed name there: what processes of
-one user on one machine share lies in the user's runtime folder, or in the home where there is none.
+one user on one machine share is kept in the user's runtime folder, or in the home if there is none.
 """
 
 import os
@@ -36,16 +36,16 @@ def home() -> Path:
 
     Raises:
         DesaError: its name is not UTF-8: parquet files and databases cannot be opened there; or it
-            is no name of a folder: blank, an address, or a tilde that no shell has replaced.
+            is not the name of a folder: blank, an address, or a tilde that no shell has replaced.
     """
     text = os.environ.get("DESA_HOME") or ".desa"
     given = _utf8(Path(text), "set DESA_HOME to another folder")
     if "://" in text:
-        hint = "name a folder; an object store is set with store.root"
+        hint = "give a folder; an object store is set with store.root"
         raise DesaError(f"{shown(text)} is an address", where="DESA_HOME", hint=hint)
     if not text.strip() or text.partition("/")[0] == "~":
-        hint = "write the folder's name out"
-        raise DesaError(f"{shown(text)} is no name of a folder", where="DESA_HOME", hint=hint)
+        hint = "write the folder's full name"
+        raise DesaError(f"{shown(text)} is not the name of a folder", where="DESA_HOME", hint=hint)
     return given if given.is_absolute() else working_folder() / given
 
 
@@ -60,12 +60,12 @@ def _utf8(folder: Path, hint: str) -> Path:
 def private_folder(own_home: Path | None = None) -> Path:
     """A folder that belongs to this user and that nobody else can open, made if missing.
 
-    It lies in `$XDG_RUNTIME_DIR` where that is this user's alone, else in `own_home` (default:
+    It is in `$XDG_RUNTIME_DIR` if that is this user's alone, else in `own_home` (default:
     `home()`).
 
     Raises:
         DesaError: what is at its place is a link, no folder, somebody else's, or open to
-            others; or it cannot be made.
+            others; or it cannot be created.
     """
     runtime = Path(os.environ.get(RUNTIME, ""))
     if runtime.is_absolute() and _fault(runtime) is None:
@@ -75,7 +75,9 @@ def private_folder(own_home: Path | None = None) -> Path:
         base.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DesaError(
-            f"cannot be made: {error.strerror}", where=str(base), hint="set DESA_HOME to a folder"
+            f"cannot be created: {error.strerror}",
+            where=str(base),
+            hint="set DESA_HOME to a folder",
         ) from None
     return _made(base / f"run-{os.geteuid()}")
 
@@ -87,15 +89,15 @@ def _made(folder: Path) -> Path:
     except FileExistsError:
         pass
     except OSError as error:
-        what = f"cannot be made: {error.strerror}"
+        what = f"cannot be created: {error.strerror}"
         raise DesaError(
-            what, where=str(folder), hint=f"set {RUNTIME} or DESA_HOME to a folder of yours"
+            what, where=str(folder), hint=f"set {RUNTIME} or DESA_HOME to a folder that you own"
         ) from None
     if fault := _fault(folder):
         raise DesaError(
             fault,
             where=str(folder),
-            hint="see who put it there, then remove it: the next run makes it again",
+            hint="find out who put it there, then remove it: the next run creates it again",
         )
     return folder
 
@@ -105,7 +107,7 @@ def _fault(folder: Path) -> str | None:
     try:
         found = folder.lstat()
     except OSError as error:
-        return f"cannot be looked at: {error.strerror}"
+        return f"cannot be inspected: {error.strerror}"
     if stat.S_ISLNK(found.st_mode):
         return "is a link, not a folder"
     if not stat.S_ISDIR(found.st_mode):

@@ -56,7 +56,7 @@ class Plugin:
         """
         own = self.identity
         if expected is not None and own != expected:
-            what = f"is {told(own)} here, and the plan was made with {told(expected)}"
+            what = f"is {told(own)} here, but the plan was made with {told(expected)}"
             raise DesaError(what, where=self.where, hint=INSTALL)
         try:
             return self.entry.load()
@@ -113,7 +113,7 @@ def plugins(group: str) -> dict[str, Plugin]:
             raise own.wrong(why, "rename the entry point")
         if entry.name in found:
             other = found[entry.name].distribution.metadata["Name"]
-            raise own.wrong(f"{other} offers that name too", "uninstall one of them")
+            raise own.wrong(f"{other} also offers that name", "uninstall one of them")
         found[entry.name] = own
     return dict(sorted(found.items()))
 
@@ -124,7 +124,7 @@ def shadowed(group: str, name: str, known: Mapping[str, Any]) -> DesaError | Non
     """
     if name in known and name in plugins(group):
         return plugins(group)[name].wrong(
-            "the platform has that name itself", "rename the entry point"
+            "the platform itself uses that name", "rename the entry point"
         )
     return None
 
@@ -210,7 +210,7 @@ def _read(path: Path, name: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-        raise DesaError(what, where=str(path), hint=f"install {name} anew") from None
+        raise DesaError(what, where=str(path), hint=f"install {name} again") from None
 
 
 def _files(distribution: Distribution) -> dict[str, Path]:
@@ -248,7 +248,7 @@ def _source_tree(distribution: Distribution) -> Path | None:
 
 def _tree(source: Path) -> dict[str, Path]:
     """The modules at the top of a source tree (or of its src/), and every file of the folders there
-    that hold modules; so a folder of results beside the code does not count.
+    that hold modules; so a folder of results next to the code does not count.
     """
     found: dict[str, Path] = {}
     for root in (source, source / "src"):
@@ -260,7 +260,7 @@ def _tree(source: Path) -> dict[str, Path]:
                 if any(file.suffix == ".py" for file in files):
                     found |= {file.relative_to(source).as_posix(): file for file in files}
     if not found:
-        raise DesaError("holds no modules", where=str(source), hint="install the plug-in anew")
+        raise DesaError("contains no modules", where=str(source), hint="install the plug-in again")
     return found
 
 
@@ -274,7 +274,7 @@ def _walk(folder: Path) -> Iterator[Path]:
     for below, folders, files in os.walk(folder):
         links = [name for name in folders if (Path(below) / name).is_symlink()]
         if links:
-            what = f"{listed(links)}: a link to a folder, whose files nobody compares"
+            what = f"{listed(links)}: a link to a folder, whose files are not compared"
             raise DesaError(what, where=below, hint="put the folder itself there")
         folders[:] = [name for name in folders if not _passed_over(Path(below) / name)]
         yield from (Path(below) / name for name in files if not name.endswith(".pyc"))

@@ -1,5 +1,5 @@
-"""Text from elsewhere as it may be shown: whatever moves a cursor, hides or reorders letters is
-spelled out.
+"""Text from elsewhere, made safe to show: characters that move a cursor, hide or reorder letters
+are escaped.
 
 Ids, names, reasons, answers of servers and messages of libraries come from files and hosts that
 nobody vouches for. A terminal, a log viewer or an editor obeys some of their characters (ESC and

@@ -41,7 +41,7 @@ def process(pid: int) -> Process | None:
 
 
 def runs(known: Process) -> bool:
-    """Whether this very process is still at work."""
+    """Whether this very process is still running."""
     now = process(known.pid)
     return now is not None and now.started == known.started and now.state not in "ZX"
 

@@ -1,6 +1,6 @@
 """PyTerrier: exact reciprocal rank fusion as a transformer over other transformers.
 
-PyTerrier (`pip install python-terrier`) is no dependency of this platform; this module needs it.
+PyTerrier (`pip install python-terrier`) is not a dependency of this platform; this module needs it.
 """
 
 import math
@@ -24,7 +24,7 @@ class ExactRRF(Transformer):
     `ExactRRF(bm25, dense, kappa=60)` takes queries (`qid`, `query`) and gives `qid`, `query`,
     `docno`, `score` and `rank` (from 0), best first. Every result list is read by score descending,
     ties by docno. Scores are the fused ones as float64; where two documents would get one float,
-    the lower gets the next smaller one, so that whoever sorts by score finds the same order.
+    the lower gets the next smaller one, so that sorting by score gives the same order.
 
     Args:
         transformers: two or more retrievers or pipelines.

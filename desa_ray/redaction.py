@@ -71,7 +71,7 @@ def _carries(text: str) -> bool:
 
 
 def _private(match: re.Match[str]) -> bool:
-    """Whether what stands before a host is more than a name: a path such as a//b@c has none, a
+    """Whether the part before a host is more than a name: a path such as a//b@c has none, a
     database's user one.
     """
     named = match["scheme"] is None or match["scheme"].lower().startswith(_NAMED)

@@ -1,5 +1,5 @@
-"""Temporary folders of one process: nobody else may look in, and they go when it has ended, however
-it ended.
+"""Temporary folders of one process: private to the user, and removed after it has ended, however it
+ended.
 
 The owner holds a lock on a file in its folder for as long as it lives. A killed owner leaves its
 folder, but not the lock: whoever makes or sweeps folders of that name next removes those that

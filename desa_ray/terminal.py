@@ -1,4 +1,4 @@
-"""The terminal: consoles, tables and trees that show text as it is, whatever it says.
+"""Terminal output: consoles, tables and trees that show text literally, without interpreting it.
 
 rich reads markup (`[red]`), emoji codes (`:bear:`) and control characters in every string that it
 is given. Here every string is text and nothing else: it is made printable, and its secrets are

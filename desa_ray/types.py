@@ -43,7 +43,7 @@ class Collection:
     """A validated corpus with its queries and relevance judgments.
 
     Attributes:
-        name: the data set's name, as it stands in records.
+        name: the data set's name, as records hold it.
         documents: columns `id` (String), `text` (String: title and text as both channels see it),
             one row per document number, in UTF-8 order of the ids.
         queries: columns `id`, `text` (String), in UTF-8 order of the ids.

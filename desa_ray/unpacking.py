@@ -1,5 +1,5 @@
-"""Bytes of files from outside, in blocks: unpacked on the way, bounded, and every failure one
-`DesaError`.
+"""Bytes of files from elsewhere, in blocks: decompressed as they are read, limited in size, with
+one `DesaError` for every failure.
 
 What a file is packed with is read off its first bytes, not off its name. Memory is that of a block,
 whatever a file unpacks to; how much that may be depends on its packed size.
@@ -85,7 +85,7 @@ def changed(label: str) -> DesaError:
     return DesaError(
         "changed while it was read",
         where=label,
-        hint="run again when nothing writes to it any more",
+        hint="rerun when nothing writes to it any more",
     )
 
 
@@ -106,16 +106,16 @@ def unpacked(
         promised = next((kind for suffix, kind in SUFFIXES.items() if label.endswith(suffix)), kind)
         if kind != promised:
             raise DesaError(
-                f"is not packed with {promised}, as its name says",
+                f"is not compressed with {promised}, although its name says so",
                 where=label,
-                hint="rename or repack it",
+                hint="rename it or compress it again",
             )
         reader = _reader(kind, packed, label)
         total = 0
         while block := reader.read(BLOCK):
             if total == 0 and kind and (inner := packing(block[:16])):
-                what = f"is packed twice: {inner} within {kind}"
-                raise DesaError(what, where=label, hint="unpack it once")
+                what = f"is compressed twice: {inner} within {kind}"
+                raise DesaError(what, where=label, hint="decompress it once")
             total += len(block)
             allowed = MAX_BYTES if kind is None else limit or limit_of(counted.count)
             if total > allowed:
@@ -136,10 +136,10 @@ def unreadable(error: BaseException, label: str) -> DesaError:
 
 def _hint(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
-        return "name a file that is there"
+        return "name an existing file"
     if isinstance(error, PermissionError):
-        return "let yourself read it"
-    return "fetch or pack it again"
+        return "give yourself permission to read it"
+    return "fetch it or compress it again"
 
 
 def _reader(kind: str | None, packed: Any, label: str) -> BinaryIO:
@@ -152,7 +152,7 @@ def _reader(kind: str | None, packed: Any, label: str) -> BinaryIO:
 
         return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd"))
     raise DesaError(
-        f"is packed with {kind}", where=label, hint="unpack it, or pack it with gzip or zstd"
+        f"is compressed with {kind}", where=label, hint="decompress it, or use gzip or zstd"
     )
 
 
@@ -194,9 +194,9 @@ class _Pipe(io.RawIOBase):
                 continue
             buffer[: len(data)] = data
             return len(data)
-        what = f"is a pipe that brought nothing for {SILENCE_S:g} s"
+        what = f"is a pipe that sent nothing for {SILENCE_S:g} s"
         raise DesaError(
-            what, where=self.label, hint="name a file, or start what writes to the pipe"
+            what, where=self.label, hint="name a file, or start the program that writes to the pipe"
         )
 
     def close(self) -> None:

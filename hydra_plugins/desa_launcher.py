@@ -1,8 +1,8 @@
 """Hydra launcher `desa`: receives all overrides of a sweep at once and hands the cells to one
 runner.
 
-Hydra finds launchers only in the namespace `hydra_plugins`; what the cells of a verb do, its task
-function knows.
+Hydra finds launchers only in the namespace `hydra_plugins`; the task function of a verb says what
+is done with its cells.
 """
 
 from collections import Counter
@@ -73,7 +73,9 @@ class DesaLauncher(Launcher):
         if twice := sorted(str(place) for place, cells in Counter(places).items() if cells > 1):
             what = f"{len(places)} cells, but several would write to {listed(twice)}"
             raise DesaError(
-                what, where="hydra.sweep.subdir", hint="let it differ, for example ${hydra.job.num}"
+                what,
+                where="hydra.sweep.subdir",
+                hint="make it differ between cells, for example ${hydra.job.num}",
             )
         entries = self.task.sweep(configs, folders, sweep_folder)
         returns = []

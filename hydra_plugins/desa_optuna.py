@@ -46,7 +46,7 @@ ConfigStore.instance().store(group="hydra/sweeper", name="optuna", node=DesaOptu
 
 
 class DesaOptunaSweeper(BasicSweeper):
-    """Asks for batches of trials, has each run as one sweep, and tells what came of it."""
+    """Asks for batches of trials, has each run as one sweep, and reports the results."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DesaOptunaSweeper(BasicSweeper):
             search.close()
 
     def _until_done(self, search: Any, fixed: Sequence[str]) -> Any:
-        """Ask, run and tell until as many trials are finished as are wanted."""
+        """Ask, run and report until the wanted number of trials is finished."""
         from desa_ray.errors import Problems
         from desa_ray.output import print_text
 
@@ -134,7 +134,7 @@ class DesaOptunaSweeper(BasicSweeper):
         ]
         if not space:
             hint = "give values to choose from: fusion.kappa=range(1,201)"
-            raise DesaError("nothing is searched", where="objective", hint=hint)
+            raise DesaError("no setting is searched", where="objective", hint=hint)
         return space, fixed
 
     def _contents(self, space: Mapping[str, Any], fixed: Sequence[str]) -> list[str]:
@@ -176,8 +176,8 @@ class DesaOptunaSweeper(BasicSweeper):
         from desa_ray.errors import DesaError
 
         if self.grids:
-            hint = "leave out the experiment, or objective"
-            raise DesaError("an experiment of several grids is no search", hint=hint)
+            hint = "leave out the experiment or objective="
+            raise DesaError("an experiment with several grids cannot be searched", hint=hint)
         if not self.objectives:
             hint = "name a metric: objective=ndcg_at_10"
             raise DesaError("no objective", where="objective", hint=hint)
@@ -219,7 +219,7 @@ def _cells(folder: Path, entry: str) -> list[Any]:
 
 
 def _note(folder: Path, search: Any, cells: Mapping[int, int]) -> None:
-    """`search.json` beside the sweep's summary: the search, its trials, and the best ones."""
+    """`search.json` next to the sweep's summary: the search, its trials, and the best ones."""
     from desa_ray.experiment.cell_files import write_json
 
     rows = search.table()

@@ -1,6 +1,6 @@
 """The command line: one thin module per verb. The only package that may import everything.
 
-It is installed as `desa_ray.jobs`; in a checkout the folder lies beside `desa_ray`, as `conf` does.
+It is installed as `desa_ray.jobs`; in a checkout the folder is next to `desa_ray`, like `conf`.
 Its modules import one another relatively, which type checkers can follow without knowing that
 mapping.
 """

@@ -35,7 +35,7 @@ def _first_line(verb: str) -> str:
 
 
 def usage() -> str:
-    lines = ["usage: desa VERB [arguments]   (desa VERB --help tells more)", ""]
+    lines = ["usage: desa VERB [arguments]   (see desa VERB --help)", ""]
     return "\n".join(
         [
             *lines,
@@ -66,7 +66,7 @@ def main() -> None:
             raise
         except KeyboardInterrupt:
             print_text(
-                "interrupted: what is stored stays stored, the same command continues from there",
+                "interrupted: finished work is kept, the same command continues from there",
                 stderr=True,
             )
             code = 130

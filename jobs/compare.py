@@ -71,15 +71,13 @@ def run_values(
             raise DesaError(
                 "has none of the judged queries",
                 where=f"run {name}",
-                hint="are run and qrels of one kind?",
+                hint="do run and qrels belong together?",
             )
         retrieved = set().union(*run.values())
         if documents.isdisjoint(retrieved):
             examples = f"{shown(min(retrieved))} there, {shown(min(documents))} in the judgments"
             what = f"not one of its {len(retrieved)} documents is judged for any query: {examples}"
-            raise DesaError(
-                what, where=f"run {name}", hint="use the qrels of the collection that the run is of"
-            )
+            raise DesaError(what, where=f"run {name}", hint="use the qrels of the run's collection")
         if lacking := sum(query not in run for query in judged):
             note(f"{name} lacks {lacking} of {len(judged)} judged queries: they score 0")
         if further := sum(query not in set(judged) for query in run):
@@ -96,7 +94,7 @@ def compare_tables(
     seed: int = 0,
 ) -> list[Table]:
     """The runs' means, and the first run against every other one: one Holm family of all measures
-    each.
+    per pair.
     """
     first, *others = values
     queries = values[first].height
@@ -142,7 +140,7 @@ def add_measures(parser: ArgumentParser) -> None:
         type=measure_names,
         default=list(MEASURES),
         metavar="M,M",
-        help=f"names of ir_measures, with commas ({','.join(MEASURES)})",
+        help=f"names of ir_measures, separated by commas ({','.join(MEASURES)})",
     )
 
 
@@ -186,8 +184,8 @@ def _parser() -> ArgumentParser:
         default=RESAMPLES,
         help=f"bootstrap samples and flips ({RESAMPLES})",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of all resamples (0)")
+    parser.add_argument("--seed", type=int, default=0, help="for all resamples (0)")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where runs.*, effects.* and queries.csv go"
+        "--out", type=Path, metavar="DIR", help="folder for runs.*, effects.* and queries.csv"
     )
     return parser

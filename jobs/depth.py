@@ -67,10 +67,10 @@ def _cases(
     for given in weights or [["1"] * runs]:
         own = tuple(rational(text, "weight") for text in given)
         if len(own) != runs:
-            what = f"{len(own)} weights for {runs} runs"
+            what = f"{len(own)} weights but {runs} runs"
             raise DesaError(what, where="--weights", hint="give one per run")
         if min(own) <= 0:
-            raise DesaError("a weight is not above 0", where="--weights", hint="drop that run")
+            raise DesaError("a weight is not above 0", where="--weights", hint="leave that run out")
         exact.append(own)
     numbers = [_count(text) for text in ks]
     kept: list[Fraction] = [rational(text, "kappa") for text in kappas]
@@ -90,7 +90,7 @@ def _count(text: str, option: str = "--k") -> int:
 def _check_judged(qrels: pl.DataFrame, runs: dict[str, dict[str, list[str]]]) -> None:
     judged = set(qrels.filter(pl.col("grade") > 0)["query_id"])
     if judged.isdisjoint(set().union(*runs.values())):
-        what, hint = "judges none of the runs' queries", "are runs and qrels of one kind?"
+        what, hint = "judges none of the runs' queries", "do runs and qrels belong together?"
         raise DesaError(what, where="--qrels", hint=hint)
 
 
@@ -145,12 +145,12 @@ def _parser() -> ArgumentParser:
         type=lambda text: text.split(","),
         action="append",
         metavar="W,W",
-        help="one per run; give it again for further weights (1 each)",
+        help="one per run; repeat it for further sets of weights (1 each)",
     )
     parser.add_argument(
         "--complete",
         action="store_true",
-        help="the runs hold whole lists: nothing follows their last documents",
+        help="the runs are complete lists: nothing follows their last documents",
     )
     parser.add_argument(
         "--shards",
@@ -161,5 +161,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--qrels", type=Path, metavar="Q", help="judgments: what a cut costs")
     add_measures(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where tables, figures, page go")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for tables, figures and the page"
+    )
     return parser

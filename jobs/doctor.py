@@ -1,6 +1,6 @@
 """Check this machine, the store, the tracking server and the cluster: one line each, with the hint.
 
-Exit code 0 where nothing fails (warnings pass), 1 where something does.
+Exit code 0 if nothing fails (warnings pass), 1 if something does.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def store(root: str) -> Finding:
         where.check_writable()
     except DesaError as error:
         return failed("store", error)
-    return Finding("store", "ok", f"{where.files.shown} can be written, and a name only once")
+    return Finding("store", "ok", f"{where.files.shown} can be written, and each name only once")
 
 
 def tracking(uri: str) -> Finding:
@@ -118,8 +118,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help="a running Ray cluster (default: start a local one)"
     )
-    parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
-    parser.add_argument("--gpu", action="store_true", help="a machine without a GPU fails")
+    parser.add_argument("--no-ray", action="store_true", help="do not check Ray")
+    parser.add_argument("--gpu", action="store_true", help="fail on a machine without a GPU")
     parser.add_argument(
         "--java-home", metavar="FOLDER", help="as sparse.java_home (default: the one installed)"
     )

@@ -1,4 +1,4 @@
-"""Fuse TREC runs exactly and tell how deep each must be read: `desa fuse a.trec b.trec
+"""Fuse TREC runs exactly and report how deep each must be read: `desa fuse a.trec b.trec
 --out DIR`.
 """
 
@@ -45,7 +45,9 @@ def main(argv: list[str]) -> int:
     kappa = rational(arguments.kappa, "kappa")
     if len(weights) != len(runs):
         raise DesaError(
-            f"{len(weights)} weights for {len(runs)} runs", where="--weights", hint="give one a run"
+            f"{len(weights)} weights but {len(runs)} runs",
+            where="--weights",
+            hint="give one per run",
         )
 
     rankings, depths = fuse_runs(
@@ -76,7 +78,7 @@ def _write(
 def fuse_runs(
     runs: Mapping[str, Run], weights: Sequence[Fraction], kappa: Fraction, k: int, depth: int
 ) -> tuple[dict[str, list[str]], pl.DataFrame]:
-    """The first `depth` documents of every query's exact fused order, and one row of depths a
+    """The first `depth` documents of every query's exact fused order, and one row of depths per
     query.
 
     A query that a run lacks has an empty channel there. Columns: `query_id`, `fused` (documents in
@@ -116,18 +118,20 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)"
     )
-    parser.add_argument("--k", default=20, type=int, help="how many documents must be certain (20)")
+    parser.add_argument(
+        "--k", default=20, type=int, help="how many documents must be certified (20)"
+    )
     parser.add_argument(
         "--weights",
         type=lambda text: text.split(","),
         metavar="W,W",
-        help="one a run, above 0, with commas, such as 1/4,3/4 (1 each)",
+        help="one per run, above 0, separated by commas, such as 1/4,3/4 (1 each)",
     )
     parser.add_argument(
         "--depth", default=1000, type=int, help="documents per query in the fused run (1000)"
     )
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="DIR", help="where fused.trec and depths.* go"
+        "--out", required=True, type=Path, metavar="DIR", help="folder for fused.trec and depths.*"
     )
     add_rule_options(parser)
     return parser
@@ -138,8 +142,8 @@ def _stem(name: str) -> str:
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
-    """Run names from file names, `a.trec.gz` to `a`, each once and printable; where they are equal
-    the folder tells, then the place.
+    """Run names from file names, `a.trec.gz` to `a`, each once and printable; if they are equal,
+    the folder is added, then the position.
     """
     stems = [_stem(path.name) or path.name for path in paths]
     stems = [printable(stem) for stem in stems]  # a file's name need not be text

@@ -43,7 +43,7 @@ from .cli.console import note
 from .cli.report_config import ReportConfig
 from .cli.settings import PARITY
 
-RENAME = "rename it where the records are made, or leave trec out"
+RENAME = "rename it where the records are made, or leave out trec"
 
 
 def newest_records() -> Path:

@@ -1,5 +1,5 @@
-"""Look after the store: desa store list | verify | gc (what is there, whether it is whole, what may
-go).
+"""Maintain the store: desa store list | verify | gc (what is there, whether it is intact, what may
+be removed).
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
         "list", parents=[common, runs], help="sizes, last use, and the runs that refer to it"
     )
     shown.add_argument(
-        "--all", action="store_true", help="every artifact, not only the sum of each stage"
+        "--all", action="store_true", help="list every artifact, not only the sum of each stage"
     )
     shown.add_argument("--no-runs", action="store_true", help="do not ask the tracking store")
     shown.set_defaults(function=_list)
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
         "verify", parents=[common], help="read every byte and compare it with its hash"
     )
     checked.add_argument(
-        "which", nargs="*", metavar="STAGE[/KEY]", help="only these (default: all)"
+        "which", nargs="*", metavar="STAGE[/KEY]", help="check only these (default: all)"
     )
     checked.set_defaults(function=_verify)
 
@@ -66,22 +66,26 @@ def main(arguments: list[str]) -> int:
         "gc", parents=[common, runs], help="remove what no run and no running sweep refers to"
     )
     swept.add_argument(
-        "--delete", action="store_true", help="do it; without this, only what would go is shown"
+        "--delete",
+        action="store_true",
+        help="remove them; without this, only show what would be removed",
     )
     swept.add_argument(
         "--keep",
         metavar="FOLDER",
         action="append",
         default=[],
-        help="keep what outputs below it use",
+        help="keep what the outputs in that folder use",
     )
     swept.add_argument(
-        "--texts", action="store_true", help="let live generated text go too, if no run uses it"
+        "--texts", action="store_true", help="also remove live generated text that no run uses"
     )
-    age = "keep what was changed within so many days (%(default)s)"
+    age = "keep what changed within this many days (%(default)s)"
     swept.add_argument("--older-than", metavar="DAYS", type=float, default=1.0, help=age)
     swept.add_argument(
-        "--all", action="store_true", help="show every artifact that goes, not only sums"
+        "--all",
+        action="store_true",
+        help="show every artifact that would be removed, not only sums",
     )
     swept.set_defaults(function=_gc)
 
@@ -162,9 +166,7 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
         raise DesaError(f"{options.older_than} days", where="--older-than", hint="use 0 or more")
     local = Path(store.files.root).is_relative_to(home())
     if not local and not options.tracking:
-        what = (
-            "this store lies outside $DESA_HOME, so others may use it, whose runs are unknown here"
-        )
+        what = "this store is outside $DESA_HOME, so other people's runs, unknown here, may use it"
         hint = "name every tracking store that holds runs made with it: --tracking URI"
         raise DesaError(what, where=store.files.shown, hint=hint)
     uris = options.tracking or _own_tracking()
@@ -197,14 +199,14 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
     if not options.delete:
         size = _size(verdict.entry.bytes for verdict in going)
         print_text(
-            f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would go; --delete"
-            " removes them"
+            f"dry run: {len(going)} of {len(verdicts)} artifacts, {size}, would be removed;"
+            " --delete removes them"
         )
         return 0
     gone = list(sweep_out(store, going))
     print_text(f"{len(gone)} artifacts removed, {_size(own.bytes for own in gone)} freed")
     if len(gone) < len(going):
-        note(f"{len(going) - len(gone)} were left: they came into use meanwhile")
+        note(f"{len(going) - len(gone)} were left: they came into use in the meantime")
     return 0
 
 
@@ -239,7 +241,7 @@ def _needed(
 
 def _written(folder: Path) -> set[str]:
     """Keys named by log entries that still wait for their tracking store."""
-    hint = "move it away, if nobody needs what it refers to"
+    hint = "move it elsewhere if nobody needs what it refers to"
     return {key for path in folder.rglob("*.json") for key in _named(path, hint)}
 
 
@@ -248,7 +250,7 @@ def _outputs(folder: Path) -> set[str]:
     manifests = list(folder.rglob("manifest.json"))
     if not manifests:
         raise DesaError(
-            "no cell's manifest.json below it",
+            "contains no manifest.json of a cell",
             where=f"--keep {folder}",
             hint="name an output folder",
         )

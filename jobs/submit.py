@@ -2,9 +2,9 @@
 submit.* says where).
 
 Every cell is composed and checked here first, so wrong overrides are refused before anything is
-sent. Then the same overrides travel as they were typed, and the YAML files of --config-dir; nothing
-else does. Paths mean the cluster's disks and must be absolute. Ctrl-C detaches: the job goes on,
-and `desa submit submit.job=ID` follows it again.
+sent. Then the same overrides are sent as they were typed, with the YAML files of --config-dir, and
+nothing else. Paths mean the cluster's disks and must be absolute. Ctrl-C detaches: the job
+continues, and `desa submit submit.job=ID` follows it again.
 """
 
 import os
@@ -128,7 +128,7 @@ def main(arguments: list[str]) -> int:
     for name in ("config_name", "config_path", "experimental_rerun"):
         if getattr(flags, name) is not None:
             raise DesaError(
-                "does not travel to the cluster",
+                "cannot be sent to the cluster",
                 where=f"--{name.replace('_', '-')}",
                 hint="drop it",
             )
@@ -191,7 +191,7 @@ def _travelling(overrides: Sequence[str], settings: SubmitConfig) -> list[str]:
         raise DesaError(
             f"follows a job and sends nothing, such as {kept[0]}",
             where="submit.job",
-            hint="drop one of them",
+            hint="leave out one of them",
         )
     return kept
 
@@ -230,22 +230,22 @@ def _submit(
         return jobs.follow(job, _write)
     except KeyboardInterrupt:
         note(
-            f"detached: the job goes on. Follow it: {again}; end it: ray job stop --address"
+            f"detached: the job continues. Follow it: {again}; end it: ray job stop --address"
             f" {jobs.address} {job}"
         )
         return 130
 
 
 def _write(text: str) -> None:
-    """What the job printed, piece by piece, as it may be shown here: the cluster's words are not
-    ours.
+    """What the job printed, piece by piece, as it may be shown here: the cluster's output is not
+    trusted.
     """
     sys.stdout.write(printable_lines(text))
     sys.stdout.flush()
 
 
 def _environment(settings: SubmitConfig) -> dict[str, str]:
-    """What the job is told beside its command line; credentials are set on the nodes and never
+    """What the job gets in addition to its command line; credentials are set on the nodes and never
     sent.
     """
     variables = {VARIABLE: expectation(_composed.plugins)}
@@ -261,9 +261,7 @@ def _environment(settings: SubmitConfig) -> dict[str, str]:
 
 
 def _copy_configuration(folder: Path, target: Path) -> None:
-    """The YAML files of a configuration folder as they were checked, and nothing else that lies
-    there.
-    """
+    """The YAML files of a configuration folder as they were checked, and nothing else in it."""
     target.mkdir()
     for file in read_folder(folder):
         path = target / file.group / f"{file.name}.yaml"

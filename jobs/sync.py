@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
             what = f"{waiting} for {redacted(target.uri)}: {box.trouble}"
             problems.append(
                 DesaError(
-                    what, where=str(box.folder), hint="run `desa sync` again once that is repaired"
+                    what, where=str(box.folder), hint="run `desa sync` again once that is fixed"
                 )
             )
         sent += before - len(box.waiting()) - len(box.refusals)

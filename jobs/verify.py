@@ -4,8 +4,8 @@ overrides).
 An expectations file (conf/expected/NAME.yaml) lists conditions: overrides, metric, value, tolerance
 and the value's source. Conditions are run like any cell, so what is stored is reused. Those whose
 collection, encoder or engine is not there are listed with the reason and left out; the exit code is
-1 when one that was checked does not hold. A row with `differs: REASON` stands beside: its value was
-had in another way, so it need not hold.
+1 if one that was checked does not hold. A row with `differs: REASON` is shown for comparison only:
+its value was obtained in another way, so it need not hold.
 """
 
 from collections import Counter
@@ -97,7 +97,7 @@ def _task(config: DictConfig) -> None:
 
 
 def _show(rows: list[dict[str, Any]], entries: Mapping[Condition, Mapping[str, Any]]) -> None:
-    """The table of all conditions; those that do not hold are remembered for the exit code."""
+    """The table of all conditions; those that do not agree are remembered for the exit code."""
     table = PlainTable(title="expected numbers", title_justify="left", title_style="")
     for name in ("condition", "metric", "expected", "tolerance", "found", "holds", "source"):
         table.add_column(name, overflow="fold")
@@ -125,9 +125,9 @@ def _show(rows: list[dict[str, Any]], entries: Mapping[Condition, Mapping[str, A
         table.add_row(*cells, row["source"])
     screen(160).print(table)
     for reason, count in beside.items():
-        note(f"{counted(count, 'number')} beside, not expected: {reason}")
+        note(f"{counted(count, 'number')} for comparison only: {reason}")
     expected = counted(len(rows) - beside.total(), "expectation")
-    note(f"{checked} of {expected} checked, {len(_failed)} do not hold")
+    note(f"{checked} of {expected} checked, {len(_failed)} do not agree")
 
 
 def _verdict(known: bool, holds: bool, differs: str | None) -> str:

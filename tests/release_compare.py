@@ -18,7 +18,7 @@ from tests.release_data import DOCUMENTS, METHODS, RELEASE, per_draw, results
 FILE = Path(__file__).parents[1] / "conf" / "compare" / "release.yaml"
 HEAD = """\
 # What the authors of "Query Expansion Should Be Coordinated: Dense Expands, Sparse Anchors"
-# published with their code, to stand beside a report's own numbers (`desa report compare=release`).
+# published with their code, shown next to a report's own numbers (`desa report compare=release`).
 # nDCG has exponential gain. From Chunran Zhang, "DESA: Dense Expansion and Sparse Anchoring"
 # (Apache-2.0), ln-one/hybrid-query-construction at 80309242, ln-one/dense-expands-sparse-anchors at
 # c10b7f16 and deb1850a (tests/reference/README.md), by `python -m tests.release_compare`. Keys are

@@ -55,7 +55,7 @@ MINILM = [  # the encoder that installs from the package index
 HEAD = """\
 # @package _global_
 # Published or otherwise independent numbers for {name} test queries: `desa verify
-# expected={dataset}` checks those whose collection, encoder and engine are there. Written by
+# expected={dataset}` checks those whose collection, encoder and engine are available. Written by
 # `python -m tests.release_expected`.
 """
 Rows = list[dict[str, Any]]

@@ -85,7 +85,10 @@ def test_frames_of_one_query_are_rankings():
 @pytest.mark.parametrize(
     ("channels", "message"),
     [
-        ([_polars(BM25), ["d1"]], "channel 0: holds rankings of many queries, channel 1 of one"),
+        (
+            [_polars(BM25), ["d1"]],
+            "channel 0: holds rankings of many queries, but channel 1 of one",
+        ),
         (
             [pl.DataFrame({"doc_id": ["a"]})],
             r"channel 0: no column of scores or ranks among doc_id",
@@ -94,7 +97,7 @@ def test_frames_of_one_query_are_rankings():
         ([_polars(BM25).vstack(_polars(BM25))], "'d1' is listed twice in query 'q1'"),
         ([_pandas(BM25).assign(score=[1, 2, None, 4])], "channel 0, query 'q1': score nan"),
         ([{1: ["a"]}], "channel 0: query id 1 is not a string"),
-        (["absent.trec"], "not a list of document ids .*path of a TREC run"),
+        (["absent.trec"], "not a list of document ids .*path of an existing TREC run"),
         ([{"q1": {"a": 1}, "q2": {"b", "c"}}], "is not a finite number"),
     ],
 )

@@ -4,12 +4,20 @@ docs/style.md.
 
 import ast
 import re
+import shlex
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import yaml
 
+from desa_ray.config import RunConfig
+from desa_ray.config_check import leaves
+from desa_ray.jobs import VERBS, compare, depth, fuse
+from desa_ray.jobs.cli.flags import parse_flags
+from desa_ray.jobs.cli.report_config import ReportConfig
+from desa_ray.jobs.submit import SubmitConfig
 from tests.conftest import REPOSITORY
 from tests.reference import REFERENCE
 
@@ -169,3 +177,56 @@ def test_the_way_of_a_setting_is_half_of_what_it_was():
     called = "".join(re.sub(r"\bdef \w+", "", text) for text in texts.values())
     for name in set(way) - {"DesaLauncher.launch"}:
         assert re.search(rf"\b{name.rpartition('.')[2]}\b", called), name
+
+
+PARSERS = {"compare": compare._parser, "depth": depth._parser, "fuse": fuse._parser}
+FURTHER = {
+    "run": ("objective", "trials"),
+    "plan": ("view", "detail", "explain"),
+    "generate": ("prompts", "export"),
+    "verify": (),
+    "report": (),
+    "submit": tuple(f"submit.{own.name}" for own in fields(SubmitConfig)),
+}
+OWN = {"mine", "eight", "half_sparse"}  # files that the pages themselves show
+
+
+def _commands() -> list[str]:
+    """The `desa` commands of the pages: lines of blocks, and what the text sets."""
+    found: list[str] = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"```(?:sh|bash)\n(.*?)```", text, re.DOTALL)
+        found += [line for block in blocks for line in block.splitlines()]
+        found += re.findall(r"`(desa \w+ [^`]+=[^`]+)`", text)
+    commands = {" ".join(line.split()) for line in found if re.match(r"(\.venv/bin/)?desa ", line)}
+    return sorted(line for line in commands if not re.search(r"\.\.\.|\bKEY=|VERB", line))
+
+
+def _wrong(verb: str, override: str, known: list[str]) -> bool:
+    """Whether an override sets no setting of the verb, or names a choice that does not exist."""
+    name, _, value = override.lstrip("+~").partition("=")
+    group = REPOSITORY / "conf" / name
+    if group.is_dir() and (verb != "report" or name in ("compare", "parity")):
+        names = {path.stem for path in group.glob("*.yaml")} | OWN
+        return not all(choice in names or choice.isupper() for choice in value.split(","))
+    return not any(name == key or name.startswith(f"{key}.") for key in known)
+
+
+def test_commands_in_pages_name_what_exists():
+    """Verbs, flags, settings and choices of every command that a page shows."""
+    schema = {"report": leaves(ReportConfig)}
+    settings = [*leaves(RunConfig), "hydra"]
+    commands = _commands()
+    assert len(commands) > 60
+    wrong: list[str] = []
+    for command in commands:
+        _, verb, *arguments = shlex.split(command, comments=True)
+        assert verb in VERBS, command
+        if verb in PARSERS:
+            PARSERS[verb]().parse_args(arguments)
+        elif verb in FURTHER:
+            known = schema.get(verb, [*settings, *FURTHER[verb]])
+            given = parse_flags(arguments).overrides
+            wrong += [f"{command}: {text}" for text in given if _wrong(verb, text, known)]
+    assert wrong == []

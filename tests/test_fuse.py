@@ -85,7 +85,7 @@ def test_any_rational_kappa_above_minus_one_is_exact():
         ([["\ud800"]], {}, r"channel 0: document id '\\ud800' holds a lone surrogate"),
         ([["a"], ["\ud800"]], {"weights": [1, 0]}, "channel 1: document id"),
         ([["a"], ["b"]], {"weights": [1, -1]}, "channel 1: weight -1 is negative"),
-        ([["a"], ["b"]], {"weights": [1]}, "2 channels with 1 weights"),
+        ([["a"], ["b"]], {"weights": [1]}, "2 channels but 1 weights"),
         ([["a"]], {"weights": [0]}, "no channel has a positive weight"),
         ([["a"]], {"weights": ["much"]}, "weight 'much' is not a number"),
         ([["a"]], {"weights": ["1/0"]}, "weight '1/0' is not a number"),
@@ -270,7 +270,7 @@ def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--weights", "1"], "1 weights for 2 runs"),
+        (["--weights", "1"], "1 weights but 2 runs"),
         (["--weights", "1,0"], "weight 0 is not > 0"),
         (["--kappa", "-1"], "kappa -1"),
         (["--kappa", "sixty"], "kappa 'sixty' is not a number"),

@@ -128,7 +128,7 @@ def test_a_file_system_without_locks_is_told_in_one_line(tmp_path, monkeypatch, 
         lambda: tried(KERNELS, tmp_path / "x.lock"),
         lambda: held(KERNELS, tmp_path / "x.lock").__enter__(),
     ):
-        with pytest.raises(DesaError, match="gives no locks") as told:
+        with pytest.raises(DesaError, match="does not support locks") as told:
             take()
         assert told.value.where == str(tmp_path)
         assert os.strerror(number) in told.value.what

@@ -37,5 +37,7 @@ def test_a_corpus_beyond_the_memory_is_refused(left, fits, collection, tmp_path,
     if fits:
         assert load_collection(config, data_home=tmp_path).documents.height == 1003
     else:
-        with pytest.raises(DesaError, match=r"corpus\.jsonl: needs more memory than there is: "):
+        with pytest.raises(
+            DesaError, match=r"corpus\.jsonl: needs more memory than is available: "
+        ):
             load_collection(config, data_home=tmp_path)

@@ -217,8 +217,8 @@ def test_an_interrupt_leaves_what_is_stored(swept, place):
         (["method=nope"], "method: no method 'nope'.*desa"),
         (["fusion.kappa=x", "draws=none"], "fusion.kappa.*\n.*draws|draws.*\n.*fusion.kappa"),
         (["--help"], "'--help' is a flag.*KEY=VALUE"),
-        ("method=desa", "not a list of texts.*give a list"),
-        ([["method=desa"]], "not a list of texts.*give a list"),
+        ("method=desa", "not a list of strings.*give a list"),
+        ([["method=desa"]], "not a list of strings.*give a list"),
     ],
 )
 def test_mistakes_are_errors_of_the_platform(place, overrides, words):

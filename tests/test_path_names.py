@@ -68,7 +68,7 @@ def test_what_passes_stays_below_its_folder(name):
 
 def test_names_that_some_disk_takes_for_one_are_refused():
     assert path_names(["b", "a"], where="here") == ["b", "a"]
-    with pytest.raises(DesaError, match="here: A, a are one file"):
+    with pytest.raises(DesaError, match="here: A, a would be the same file"):
         path_names(["A", "a"], where="here")
     with pytest.raises(DesaError, match="here: a would be written twice"):
         path_names(["a", "b", "a"], where="here")

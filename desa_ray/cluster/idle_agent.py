@@ -1,5 +1,5 @@
-"""Stands where a raylet insists on an agent: listens nowhere, does nothing, and ends when the
-raylet does.
+"""Takes the place of the agent that a raylet requires: opens no port, does nothing, and ends when
+the raylet does.
 """
 
 import os

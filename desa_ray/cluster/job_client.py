@@ -1,5 +1,5 @@
-"""Ray's job client over the platform's HTTP client: every request has a time limit, and none is
-redirected.
+"""Ray's job client, on top of the platform's HTTP client: every request has a time limit, and none
+is redirected.
 """
 
 from typing import Any

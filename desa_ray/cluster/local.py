@@ -1,10 +1,10 @@
-"""A Ray cluster of this process's own on this machine, closed to everybody else.
+"""A local Ray cluster that belongs to this process and is closed to everybody else.
 
-Every listener is on the loopback device and asks for a token that only this process and its workers
-know; sockets and logs lie in a folder that only this user can open. Ray reads most of that from the
+Every listener is on the loopback device and requires a token that only this process and its workers
+know; sockets and logs are in a folder that only this user can open. Ray reads most of that from the
 environment, so it is set while Ray starts and restored right after: neither a submitted job, nor a
-running cluster that is joined later, nor another child of this process sees it. What has no use
-here and would listen is not started at all (dashboard, autoscaler, agents).
+running cluster that is joined later, nor another child of this process sees it. What would open a
+port but has no use here is not started at all (dashboard, autoscaler, agents).
 """
 
 import logging
@@ -50,8 +50,8 @@ class NotUp(Exception):
 
 @contextmanager
 def local_cluster(cpus: int | None) -> Iterator[Callable[[], str | None]]:
-    """Start the cluster, and end it with the block. Gives a function that tells why it died, None
-    while it lives.
+    """Start the cluster, and end it with the block. Yields a function that says why it died, or
+    None while it is alive.
 
     Raises:
         DesaError: it does not start, twice; or no folder suits its sockets.
@@ -137,8 +137,8 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
 
 
 def _object_store_folder(folder: Path) -> str | None:
-    """Where objects lie: in shared memory (Ray's own choice, None) where that can be written and is
-    large enough.
+    """Where objects are kept: in shared memory (Ray's own choice, None) where that can be written
+    and is large enough.
     """
     try:
         if (

@@ -1,9 +1,9 @@
-"""The platform's own metrics, exported by Ray beside its own: counters `ray_desa_<name>_total` and
-one histogram.
+"""The platform's own metrics, exported by Ray together with its own: counters
+`ray_desa_<name>_total` and one histogram.
 
-Workers count what they stored, the driver counts stages, hits and failures. What is counted before
-a session is there waits for it. Only a running cluster (`cluster=existing`) exports: a local one
-has no port for metrics, since that would answer everybody. dashboards/ draws them.
+Workers count what they stored, the driver counts stages, hits and failures. Counts from before a
+session exists are kept until it does. Only a running cluster (`cluster=existing`) exports: a local
+one has no port for metrics, since anybody could read it. dashboards/ draws them.
 """
 
 import sys
@@ -29,15 +29,24 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "queries_replayed": ("Queries fused and replayed, one per method, draw and kappa", ()),
     "generations": ("Generated records by outcome (valid, fallback)", ("generator", "outcome")),
     "generation_requests": ("Requests to engines, retries included", ("generator",)),
-    "generation_retries": ("Requests repeated because their text was not valid", ("generator",)),
+    "generation_retries": (
+        "Requests that were repeated because the text was not valid",
+        ("generator",),
+    ),
     "tokens": ("Tokens by kind (prompt, completion)", ("generator", "kind")),
-    "shards": ("Shards by outcome (computed, stored: found in the store)", ("stage", "outcome")),
+    "shards": ("Shards by outcome (computed, or stored: found in the store)", ("stage", "outcome")),
     "shard_failures": ("Shards lost with their worker or its node", ("pool",)),
-    "shard_retries": ("Lost shards handed out again", ("pool",)),
+    "shard_retries": ("Lost shards that were handed out again", ("pool",)),
     "stages": ("Stages by outcome (computed, reused)", ("stage", "outcome")),
-    "stage_seconds": ("Seconds of stages from their first shard to their manifest", ("stage",)),
+    "stage_seconds": (
+        "Seconds that stages took from their first shard to their manifest",
+        ("stage",),
+    ),
     # Also in the histogram, whose own sum Ray guesses from its buckets.
-    "worker_seconds": ("Seconds of workers at shards, loading their engine included", ("stage",)),
+    "worker_seconds": (
+        "Seconds that workers spent on shards, including loading the engine",
+        ("stage",),
+    ),
 }
 HISTOGRAM = "shard_duration_seconds"
 BOUNDARIES_S = [0.05, 0.2, 1.0, 5.0, 20.0, 60.0, 300.0, 1200.0, 3600.0]
@@ -49,7 +58,7 @@ _waiting: list[tuple[str, float, dict[str, str]]] = []
 
 
 def count(name: str, value: float = 1, **labels: str) -> None:
-    """Add to one of COUNTERS. Labels may come out of data: they are shown printable and cut."""
+    """Add to one of COUNTERS. Labels may come out of data: they are made printable and cut."""
     _record(name, value, {key: label(text) for key, text in labels.items()})
 
 

@@ -1,5 +1,5 @@
-"""What one node of a cluster says for itself: its platform, what it sees of some paths, variables
-not set.
+"""What one node of a cluster reports: its platform, what it sees of some paths, and variables that
+are not set.
 """
 
 import hashlib
@@ -83,7 +83,7 @@ def _probed(probe: Path, token: str, deadline: float) -> str:
         except OSError:
             if time.monotonic() > deadline:
                 return (
-                    "has another folder of that name"
+                    "has a different folder of that name"
                     if probe.parent.is_dir()
                     else "has no such folder"
                 )
@@ -91,7 +91,7 @@ def _probed(probe: Path, token: str, deadline: float) -> str:
 
 
 def _probed_object(address: str, token: str) -> str:
-    """Nothing where the object is there and another can be written beside it, else what
+    """Nothing where the object is there and another can be written next to it, else what
     is wrong.
     """
     root, _, name = address.rpartition("/")
@@ -101,7 +101,7 @@ def _probed_object(address: str, token: str) -> str:
         found = files.read_bytes(name)
         if found != token.encode():
             return (
-                "does not see what was written there"
+                "does not see a file that was written there"
                 if found is None
                 else "finds other contents there"
             )

@@ -1,5 +1,5 @@
-"""The node of a local cluster: Ray's own without what would listen needlessly; tells when and why
-it died.
+"""The node of a local cluster: Ray's own, without the processes that would open ports needlessly;
+it reports when and why it died.
 
 Ray's agents (metrics, dashboard, packages of runtime environments) have no work here. Each is a
 Python process that listens, and a raylet ends itself where they take more than its 15 s to come up,

@@ -1,7 +1,7 @@
-"""Where workers find a place on the nodes of the connected cluster, each on one node.
+"""Where workers fit on the nodes of the connected cluster, each on one node.
 
-A cluster that grows by demand counts with what it may grow to: an autoscaler that reports its node
-groups is believed, else `cluster.max_nodes` says it. The demand itself is the pending workers.
+A cluster that grows on demand counts with the size to which it may grow: the node groups that its
+autoscaler reports, else `cluster.max_nodes`. The demand itself is the pending workers.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -66,7 +66,7 @@ class ClusterPlacement:
             if total.get(kind)
         ]
         others = self.board.seen() if self.board is not None else ""
-        return f"the cluster has {' and '.join(parts) or 'no place for workers yet'}{others}"
+        return f"the cluster has {' and '.join(parts) or 'no capacity for workers yet'}{others}"
 
     def close(self) -> None:
         if self.board is not None:
@@ -128,7 +128,7 @@ def held(pool: Pool, nodes: Mapping[str, Node]) -> int:
         raise DesaError(
             "no node of the cluster is alive",
             where="cluster",
-            hint="look at `ray status`, then rerun",
+            hint="check `ray status`, then rerun",
         )
     total = sum(node.holds(pool) for node in nodes.values() if node.holds(pool) > 0)
     if total < 1:

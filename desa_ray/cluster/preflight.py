@@ -1,10 +1,11 @@
-"""Before work goes to a running cluster: every node must carry this platform and see the same
+"""Checks before work goes to a running cluster: every node must have this platform and see the same
 files.
 
-One small task a node looks around there and reports; comparing is done here. Places are checked two
+One small task per node collects the facts and reports them; they are compared here. Places are
+checked two
 ways: what workers write to (the home, the store, be it a folder or an object store) by a probe file
 that this process puts there, inputs (data sets, models, recordings) by their file names and sizes.
-Everything that does not fit is told at once, with the nodes it concerns.
+All differences are reported together, with the nodes that they concern.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from desa_ray.stages.plugged import named_plugins
 from desa_ray.store.files import Files
 
 NODE_TIMEOUT_S = 90.0
-INSTALL = "install the same lock, or use the same image, on every node"
+INSTALL = "install from the same lock file, or use the same image, on every node"
 INPUTS = (
     ("dataset", "path"),
     ("encoder", "path"),
@@ -82,7 +83,7 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     ]
     if not told and expected.get("code", found.get("code")) != found.get("code"):
         told.append(
-            f"desa-ray {found['desa-ray']} is other code ({found['code'][:12]}, not"
+            f"desa-ray {found['desa-ray']} has different code ({found['code'][:12]}, not"
             f" {expected['code'][:12]})"
         )
     if expected.get("environment") != found.get("environment"):
@@ -136,7 +137,7 @@ def _probe(stack: ExitStack, setting: str, root: str) -> str:
         path.write_text(path.name, encoding="utf-8")
     except OSError as error:
         raise DesaError(
-            f"cannot write to {root}: {error.strerror}", where=setting, hint="name another folder"
+            f"cannot write to {root}: {error.strerror}", where=setting, hint="choose another folder"
         ) from error
     stack.callback(path.unlink, missing_ok=True)
     return str(path)
@@ -216,7 +217,7 @@ def _complaints(
         if what:
             setting = probes[probe]
             place = needs.shared[setting]
-            hint = "put it on a path that all nodes share, under the same name"
+            hint = "put it on a path that all nodes share under the same name"
             hint = "give the node the same address and credentials" if "://" in place else hint
             problems.append(DesaError(f"{setting} {redacted(place)}: the node {what}", hint=hint))
     for setting, path in needs.inputs.items():
@@ -224,7 +225,7 @@ def _complaints(
         if found.startswith("error: "):
             what = f"{setting}: {found.removeprefix('error: ')}"
         elif found != here.get(path):
-            what = f"{setting}: other files than here"
+            what = f"{setting}: its files differ from those here"
         else:
             continue
         problems.append(DesaError(what, hint="put it on a path that all nodes share"))

@@ -1,9 +1,9 @@
-"""A folder for the sockets and logs of a local cluster: this user's alone, short, and gone with its
-process.
+"""A folder for the sockets and logs of a local cluster: private, with a short path, removed when
+its process ends.
 
-Ray opens its own folder to everybody (0777), so it lies in one of mode 0700. The path of a Unix
-socket holds about a hundred bytes, of which Ray's own names take more than half: where the usual
-place is too long, another one is taken.
+Ray opens its own folder to everybody (0777), so it is put inside one of mode 0700. The path of a
+Unix socket holds about a hundred bytes, of which Ray's own names take more than half: if the usual
+place is too long, another one is used.
 """
 
 import os
@@ -25,12 +25,12 @@ ELSEWHERE = ("/tmp", "/var/tmp")  # noqa: S108  (the folder made there is ours a
 
 
 def longest_base() -> int:
-    """How many bytes the path may have below which the folder lies."""
+    """How many bytes the path of the folder's parent may have."""
     return LONGEST_SOCKET - len(PREFIX) - len(BELOW) - len(str(os.getpid()))
 
 
 def bases() -> list[str]:
-    """Where the folder may lie, the user's choice first."""
+    """Where the folder may be made, the user's choice first."""
     given = os.environ.get("RAY_TMPDIR")
     own = [os.path.abspath(given)] if given else []  # noqa: PTH100  (as Ray: no link is followed)
     return list(dict.fromkeys([*own, tempfile.gettempdir(), *ELSEWHERE]))

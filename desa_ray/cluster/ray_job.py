@@ -1,7 +1,7 @@
 """A command as a Ray job: sent through the job server, followed to its end, its exit code returned.
 
-What travels is the command line, environment variables and a folder; the platform itself is on the
-nodes already. Ray's client takes a token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or the home
+Only these are sent: the command line, environment variables and a folder; the platform itself is on
+the nodes already. Ray's client takes a token from RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or the home
 folder; nothing here touches it.
 """
 
@@ -75,7 +75,7 @@ class RayJobs:
             raise DesaError(
                 f"the cluster at {address} runs Ray {theirs}, this is Ray {ray.__version__}",
                 where=WHERE,
-                hint="install the lock that the cluster's nodes carry",
+                hint="install from the lock file that the cluster's nodes use",
             )
 
     def send(
@@ -99,7 +99,7 @@ class RayJobs:
                     and time.monotonic() - started < READY_TIMEOUT_S
                 )
                 if not early and not self._taken(job):
-                    raise self._failed(error, "the job was not taken") from error
+                    raise self._failed(error, "the job was not accepted") from error
                 if early:
                     time.sleep(POLL_S)
                     continue
@@ -144,7 +144,7 @@ class RayJobs:
                     ) from error
                 if time.monotonic() - last_seen > LOST_TIMEOUT_S:
                     raise self._failed(
-                        error, f"lost sight of job {job}, which may still run"
+                        error, f"lost contact with job {job}, which may still be running"
                     ) from error
             time.sleep(POLL_S)
 
@@ -175,8 +175,8 @@ class RayJobs:
                 " ".join((info.message or "it failed").split()),
                 where=f"job {job}",
                 hint=(
-                    "look at the head node's memory and its Ray logs, then send it again: what is"
-                    " stored stays stored"
+                    "check the head node's memory and its Ray logs, then submit it again: finished"
+                    " work is kept"
                 ),
             )
         if code == 127:

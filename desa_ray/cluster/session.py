@@ -24,8 +24,8 @@ def session(config: ClusterConfig) -> Iterator[Callable[[], str | None]]:
     """Connect for the length of the block; a local cluster ends with it, an existing one is left
     running.
 
-    Gives a function that tells why this process's own cluster died, None while it lives or where
-    there is none.
+    Yields a function that says why this process's own cluster died; it returns None while the
+    cluster is alive and if there is none.
     """
     import ray
 
@@ -45,7 +45,7 @@ def session(config: ClusterConfig) -> Iterator[Callable[[], str | None]]:
 
 
 def _alive() -> None:
-    """Of clusters that are not ours nothing is known."""
+    """For clusters that this process did not start: always None."""
 
 
 def _join(address: str | None) -> None:
@@ -71,7 +71,7 @@ def _join(address: str | None) -> None:
             f" {' '.join(str(error).split()) if versions else str(error).splitlines()[0]}",
             where=where,
             hint=(
-                "start it with the same lock or image"
+                "start it from the same lock file or image"
                 if versions
                 else (
                     f"{'unset it, ' if where == ADDRESS else ''}check `ray status` there, or use"

@@ -1,7 +1,7 @@
 """What the runs of one cluster tell each other: who holds how much, and who waits for what.
 
-A run writes one small record into the cluster's own key-value store every few seconds. Records of
-runs that ended are noticed by their beat, which no longer moves: clocks of different nodes are
+A run writes one small record into the cluster's own key-value store every few seconds. A record
+whose heartbeat no longer changes belongs to a run that has ended: clocks of different nodes are
 never compared. While somebody waits, the cluster is divided among users first, then among a user's
 runs.
 """
@@ -29,7 +29,9 @@ FORGET_S = 120.0  # then its record is removed
 
 @dataclass(frozen=True)
 class Claim:
-    """What a run tells: CPUs and GPUs that its workers hold, and one worker's that it waits for."""
+    """What a run reports: the CPUs and GPUs that its workers hold, and those of one worker that it
+    waits for.
+    """
 
     user: str
     beat: int
@@ -64,7 +66,7 @@ class ClaimBoard:
     def share(
         self, held: tuple[float, float], waiting: Pool | None, total: tuple[float, float]
     ) -> Share:
-        """Tell the others, look at what they tell, and divide.
+        """Publish this run's claim, read those of the others, and divide.
 
         Args:
             held: CPUs and GPUs that this run's workers hold.

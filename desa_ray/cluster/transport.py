@@ -41,7 +41,7 @@ class _Actor(CountingWorker):
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
     def ready(self) -> str:
-        """The node it stands on."""
+        """The node that it runs on."""
         return ray.get_runtime_context().get_node_id()
 
     def prepare(self) -> None:
@@ -61,7 +61,7 @@ class RayTransport:
 
     Args:
         remote_store: workers keep local copies of files, which they remove before they are ended.
-        death: tells why the cluster died, where it is this process's own; None while it lives.
+        death: says why the cluster died, if it is this process's own; None while it is alive.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ def ray_supervisor(
 
     Args:
         death: as for `RayTransport`.
-        note: tells the user that the run waits for others.
+        note: informs the user that the run waits for others.
     """
     transport = RayTransport(remote_store=store.files.local is None, death=death)
     placement = ClusterPlacement(transport.check, config)

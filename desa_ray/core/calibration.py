@@ -1,4 +1,4 @@
-"""AnchorQE's calibrated alpha: how much references help a few queries find something similar.
+"""AnchorQE's calibrated alpha, from the best scores of a few queries and of their references.
 
 As the paper's authors released it (method.md section 3.4): of the first eight queries of a draw
 whose references are valid, the best scores of the query's vector v_o and of the references' mean

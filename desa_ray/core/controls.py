@@ -1,4 +1,4 @@
-"""Sparse operator controls: other ways to let the original query's support and both scores decide
+"""Sparse operator controls: other combinations of both scores on the original query's support
 (method.md section 4.2).
 
 All keep supp(s_o), like the product and the binary mask, and differ only in how the scores s_o of

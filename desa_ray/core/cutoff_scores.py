@@ -1,4 +1,4 @@
-"""Effectiveness of what a fusion of prefixes puts on top (method.md section 7)."""
+"""Effectiveness of the top documents of a fusion of prefixes (method.md section 7)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -23,7 +23,7 @@ def turnover(ranking: Ranking, original: Ranking) -> float:
 
 
 def rr_change(ranking: Ranking, original: Ranking, relevant: Ranking) -> float | None:
-    """Mean of 1/rank - 1/original rank over the relevant documents that stand in both; None without
+    """Mean of 1/rank - 1/original rank over the relevant documents that are in both; None without
     such a document.
 
     Args:

@@ -1,4 +1,4 @@
-"""Effectiveness: a measure is its ir_measures name, nDCG@10 and R@20 as any other (method.md
+"""Effectiveness: measures are named as in ir_measures, such as nDCG@10 and R@20 (method.md
 section 8).
 
 Values come from trec_eval where it is right for every id and grade, else from
@@ -110,13 +110,13 @@ def _refused(measure: Measure) -> str:
     if measure.NAME not in {*TREC_EVAL, *PLAIN}:
         return f"{measure.NAME} is not computed here"
     if any(isinstance(value, bool) for name, value in params.items() if name in ("cutoff", "rel")):
-        return "True and False are no numbers"
+        return "True and False are not numbers"
     if numbers.get("cutoff", 1) < 1:
         return "its cutoff is below 1"
     if numbers.get("rel", 1) < 1:
         return "its rel is below 1, and grades below 1 count as not relevant"
     if any(value >= 2**31 for value in numbers.values()):
-        return "a number in it is huge"
+        return "a number in it is too large"
     if measure.NAME == "SetF" and numbers.get("beta", 1) != 1:
         return "trec_eval's beta is not that of the F measure, so only beta=1.0 is computed"
     if not 0 <= numbers.get("recall", 0) <= 1:
@@ -203,7 +203,7 @@ def evaluate(
         qrels: columns `query_id`, `doc_id`, `grade`; grades <= 0 count as 0.
         rankings: query id -> document ids, best first, without repeats. Queries without a positive
             judgment are left out; a judged query whose ranking is empty scores 0 (but NumQ 1, and
-            NumRel what there is to find). Judged queries that are no key here are not evaluated.
+            NumRel what there is to find). Judged queries that are not a key here are not evaluated.
         measures: names as in `parse_measures`.
 
     Returns:

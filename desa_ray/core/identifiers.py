@@ -1,4 +1,4 @@
-"""Document ids to numbers and back, for rankings that people bring along (method.md sections 1 and
+"""Document ids to numbers and back, for rankings of the user's own (method.md sections 1 and
 6).
 
 Numbers follow the order of the ids' UTF-8 bytes, so that "ties by identifier" is an integer
@@ -56,8 +56,8 @@ def ordered(channel: object, name: str) -> list[str]:
 
     Raises:
         DesaError: what has no order of its own (sets, views of a dict), gives its items once
-            (generators), or is one text; an id that is no string, has no UTF-8 form, or is
-            listed twice; a score that is no finite number.
+            (generators), or is a single string; an id that is not a string, has no UTF-8 form, or
+            is listed twice; a score that is not a finite number.
     """
     if isinstance(channel, Mapping):
         return _by_score(cast(Mapping[Any, Any], channel), name)
@@ -65,7 +65,7 @@ def ordered(channel: object, name: str) -> list[str]:
         raise DesaError(
             f"{channel[:40]!r} is not a list of document ids",
             where=name,
-            hint="give a list of ids, or the path of a TREC run that is there",
+            hint="give a list of ids, or the path of an existing TREC run",
         )
     if isinstance(channel, Set | KeysView | ItemsView | ValuesView):
         what = f"a {_type_name(cast(object, channel))} has no order"
@@ -85,7 +85,7 @@ def ordered(channel: object, name: str) -> list[str]:
             raise DesaError(
                 f"document {document[:80]!r} is listed twice",
                 where=name,
-                hint="keep its best place",
+                hint="keep only its best rank",
             )
         seen.add(document)
         documents.append(document)
@@ -105,7 +105,7 @@ def _checked_id(document: object, name: str) -> str:
     try:
         document.encode()
     except UnicodeEncodeError:
-        hint = "write whole characters: half of a surrogate pair is none"
+        hint = "write valid Unicode: half of a surrogate pair is not a character"
         raise DesaError(
             f"document id {document[:80]!r} holds a lone surrogate", where=name, hint=hint
         ) from None
@@ -119,7 +119,9 @@ def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
         if not number or not math.isfinite(score):
             what = f"score {repr(score)[:80]} of document {document[:80]!r} is not a finite number"
             raise DesaError(
-                what, where=name, hint="give each document a finite score, the best the highest"
+                what,
+                where=name,
+                hint="give each document a finite score, the highest to the best document",
             )
     by_id = sorted(scores)
     return sorted(

@@ -1,4 +1,4 @@
-"""Unjudged documents: how much of a top list was judged, and how high effectiveness could be
+"""Unjudged documents: the judged share of a top list, and how high effectiveness could be
 (method.md section 8).
 
 The usual value counts an unjudged document as not relevant; it is the lower bound.

@@ -1,5 +1,5 @@
-"""The operators a channel can name, and the text sources that each combines (method.md sections 3
-to 5).
+"""The operators that a channel can name, and the text sources that each of them combines (method.md
+sections 3 to 5).
 
 A new operator is an equation in `expansion` or `anchoring` and an entry here; a new method is one
 YAML file.

@@ -1,4 +1,4 @@
-"""Overlap of generated text with documents: did the model write what it may have read (method.md
+"""Overlap of generated text with documents: how much may the model have read before (method.md
 section 10.5)?
 
 Texts are compared as sequences of words: runs of letters and digits, case folded.
@@ -33,8 +33,8 @@ class Documents:
         self._whole = [f" {' '.join(text)} " for text in own]
 
     def shared(self, texts: Sequence[str]) -> dict[str, bool]:
-        """Whether any of the texts stands in a document word for word (`exact`), or has 8 or 13
-        words in a row with one (`8`, `13`). A text without words has no overlap.
+        """Whether a document contains any of the texts word for word (`exact`), or shares 8 or 13
+        consecutive words with one (`8`, `13`). A text without words has no overlap.
         """
         own = [words(text) for text in texts]
         phrases = [f" {' '.join(text)} " for text in own if text]

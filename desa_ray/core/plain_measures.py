@@ -4,7 +4,7 @@ id and grade.
 gdeval (ERR, nDCG with exponential gain) loses query ids with hyphens, ir_measures' Accuracy fails
 without a relevant document and its Compat without positive scores; trec_eval rounds recall levels
 and mixes gain mappings. Every function takes a ranking (document ids, best first), the query's
-grades (0 and above; a document that is no key has no judgment) and the measure's parameters.
+grades (0 and above; a document that is not a key has no judgment) and the measure's parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -89,7 +89,7 @@ def accuracy(ranking: Ranking, grades: Grades, *, cutoff: int | None = None, rel
     """The share of pairs (relevant, other) of the first `cutoff` documents with the relevant one
     first.
 
-    Without a relevant document it is 0; with nothing else no document stands before a relevant one:
+    Without a relevant document it is 0; with nothing else no document precedes a relevant one:
     1.
     """
     above, relevant, in_order = 0, 0, 0

@@ -28,7 +28,7 @@ def mugi_repeats(query: str, references: Sequence[str]) -> int:
     """Copies of the query that MuGI puts before its references: floor(sum |r| / (|q| beta)), in
     code points.
 
-    An empty query gives 0; so do references that are short beside a long query.
+    An empty query gives 0; so do references that are short compared with the query.
     """
     return sum(map(len, references)) // (len(query) * MUGI_BETA) if query else 0
 

@@ -1,4 +1,4 @@
-"""Complete rankings: scores that no machine computes differently, and one order for them (method.md
+"""Complete rankings: scores that are the same on every machine, and one order for them (method.md
 sections 3 and 4).
 
 int26 scoring rounds every component to a multiple of 2^-26 and multiplies these integers in
@@ -66,7 +66,7 @@ def complete_order(scores_QN: NDArray[np.float32]) -> NDArray[np.int32]:
 
 def sparse_order(docs: NDArray[np.int32], scores: NDArray[np.floating]) -> NDArray[np.int32]:
     """int32 [S]: hits, given by ascending number, by score descending, ties by number; those that
-    scored 0 stand last.
+    scored 0 come last.
 
     Raises:
         DesaError: a score is NaN.

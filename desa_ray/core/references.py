@@ -1,5 +1,5 @@
-"""When generated text may be used as references: the validation of Prompt 1, and the milder one of
-foreign recordings.
+"""When generated text may be used as references: the validation of Prompt 1, and a more lenient one
+for recordings from elsewhere.
 
 Paper appendix A and method.md section 2: XGrammar constrains the form of an output but neither
 completes it nor makes its items substantive, so every output is checked here before anything is
@@ -129,7 +129,7 @@ def request_seed(
     draw: int,
     item: int,
 ) -> int:
-    """The seed of one request, 0 <= seed < 2^63: it depends on what is asked alone (method.md
+    """The request seed, 0 <= seed < 2^63, which depends only on what is asked (method.md
     section 2).
     """
     identity = canonical_json([protocol_version, dataset, prompt_hash, query_id, draw, item])

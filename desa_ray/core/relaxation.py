@@ -1,5 +1,4 @@
-"""Selective support relaxation: score-product anchoring that lets a few expansion-only documents
-in.
+"""Selective support relaxation: score-product anchoring that admits a few expansion-only documents.
 
 Product anchoring gives generated text no say in what is retrieved: a document that matches only the
 expansion is left out. The paper names relaxing this, selectively, as future work; these two
@@ -8,7 +7,7 @@ matched the query as weakly as the weakest match does:
 
     s(d) = s_o(d) s_r(d) on supp(s_o),      s(d) = min s_o * s_r(d) for an admitted d
 
-(min s_o is 1 where the query matches nothing). Thus it never stands before a document of the
+(min s_o is 1 where the query matches nothing). Thus it never precedes a document of the
 original support that the expansion likes as much, the original support keeps its own order, and
 with nothing admitted this is product anchoring, bit for bit.
 """

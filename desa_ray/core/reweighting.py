@@ -1,4 +1,4 @@
-"""Term reweighting: an expanded query whose terms do not all weigh the same, made after analysis.
+"""Term reweighting: an expanded query whose terms have different weights, made after analysis.
 
 A bag of words expresses whole weights by repetition, which is how BM25 is given them here.
 """

@@ -29,8 +29,8 @@ class SparseHits:
 
 
 def product(original: SparseHits, expanded: SparseHits) -> SparseHits:
-    """Score-product anchoring: s_o s_r on supp(s_o), in float64, where a product of two float32 is
-    exact.
+    """The score product (anchoring): s_o s_r on supp(s_o), in float64, where a product of two
+    float32 is exact.
 
     The expanded query contains the original one, so every hit of `original` is a hit of `expanded`.
     """
@@ -52,7 +52,7 @@ def intersection_product(original: SparseHits, references: SparseHits) -> Sparse
 
 
 def _places(original: SparseHits, expanded: SparseHits) -> NDArray[np.intp]:
-    """Where the hits of `original` stand among those of `expanded`."""
+    """Positions of the hits of `original` among those of `expanded`."""
     places = np.searchsorted(expanded.docs, original.docs)
     found = places < expanded.docs.size
     found[found] = expanded.docs[places[found]] == original.docs[found]

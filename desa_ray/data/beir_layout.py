@@ -28,7 +28,7 @@ def open_layout(place: Path, split: str) -> dict[str, SourceFile]:
     wanted = ["corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv"]
     if missing := [name for name in wanted if name not in files]:
         splits = [name[len("qrels/") : -len(".tsv")] for name in files if name.startswith("qrels/")]
-        known = f"; the splits there are: {', '.join(splits)}" if splits else ""
+        known = f"; existing splits: {', '.join(splits)}" if splits else ""
         raise DesaError(
             f"lacks {', '.join(missing)}",
             where=str(place),
@@ -81,7 +81,9 @@ def _strings(
             values.append(value)
         elif name in row:
             numeric = isinstance(value, int | float) and not isinstance(value, bool)
-            hint = f'write it in quotes: "{value}"' if numeric else "write one text in quotes"
+            hint = (
+                f'write it in quotes: "{value}"' if numeric else "write a single string in quotes"
+            )
             findings.line(
                 file, number, f'field "{name}" is not a string', shown_value(value), hint=hint
             )
@@ -95,7 +97,7 @@ def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int
     lines = numbered_lines(file.blocks(), file.label, findings)
     number, header = next(lines, (1, ""))
     if header.split("\t") != HEADER:
-        hint = "write query-id, corpus-id and score with tabs between them as the first line"
+        hint = "write query-id, corpus-id and score, separated by tabs, as the first line"
         findings.line(
             file.label, number, "the header is not that of BEIR's qrels", shown(header), hint=hint
         )

@@ -1,5 +1,4 @@
-"""The public BEIR sets by name: the place where one lies, downloading it first where it lies
-nowhere.
+"""The public BEIR sets by name: where each one is, after downloading it if it is not there yet.
 
 Looked for, in this order: `dataset.path`, `<data home>/<name>/`, `<data home>/<name>.zip`. Thakur
 et al. 2021 publish the archives; their address is part of each data set's configuration
@@ -29,7 +28,7 @@ def locate(config: DatasetConfig, data_home: Path) -> Path:
     """The folder or zip of a BEIR set.
 
     Raises:
-        DesaError: it lies nowhere and cannot be downloaded; names the places and the files wanted
+        DesaError: it is not there and cannot be downloaded; names the places and the files wanted
             there.
     """
     if config.path is not None:
@@ -58,7 +57,7 @@ def _download(config: DatasetConfig, archive: Path, folder: Path) -> None:
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         raise unavailable("HF_HUB_OFFLINE forbids downloading")
     if not config.url.startswith(("https://", "http://")):
-        raise unavailable(f"dataset.url is no http(s) address: {config.url}")
+        raise unavailable(f"dataset.url is not an http(s) address: {config.url}")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f".{config.name}.") as scratch:
@@ -68,14 +67,14 @@ def _download(config: DatasetConfig, archive: Path, folder: Path) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             if not zipfile.is_zipfile(part):
-                raise unavailable(f"what {config.url} sent is not a complete zip")
+                raise unavailable(f"the file from {config.url} is not a complete zip")
             part.replace(archive)
     except OSError as error:
         raise unavailable(f"downloading {config.url} failed: {error}") from error
 
 
 def _fetch(url: str, file: BinaryIO, name: str) -> None:
-    """Writes what lies at an address to a file; raises OSError where that cannot be had."""
+    """Downloads an address to a file; raises OSError if that fails."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),

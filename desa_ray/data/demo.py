@@ -103,8 +103,8 @@ def stdlib_sources() -> list[tuple[str, Path]]:
 def read_documents(sources: Iterable[tuple[str, Path]]) -> tuple[list[Document], dict[str, int]]:
     """Documents of the given modules in UTF-8 order of their ids, and what was noticed on the way.
 
-    Of several definitions under one name the first in the file stands; of several names with one
-    text the first name.
+    Of several definitions under one name the first in the file counts; of several names with one
+    text, the first name.
     """
     counts = {"source_files": 0, "source_files_unreadable": 0, "duplicate_texts_dropped": 0}
     found: dict[str, Document] = {}
@@ -138,7 +138,7 @@ def _demo_data() -> Path:
 
 
 def _modules(folder: Path, package: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    """Public modules below a folder. Names that are no identifiers, site-packages among them, are
+    """Public modules below a folder. Names that are not identifiers, site-packages among them, are
     not importable.
     """
     for path in folder.iterdir():

@@ -22,7 +22,7 @@ def read(config: DatasetConfig) -> RawCollection:
 
     Raises:
         DesaError: the package is not installed, the id is unknown or has no documents, queries or
-            qrels, or its files are not to be had.
+            qrels, or its files are not available.
     """
     dataset = _load(config)
     where = f"ir_datasets {config.ir_datasets_id}"

@@ -1,5 +1,5 @@
-"""The one door to collections: a dataset configuration in, a validated `Collection` (or its
-fingerprint) out.
+"""The one entry point to collections: from a dataset configuration to a validated `Collection` or
+its fingerprint.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
         if source.is_file() and holds_generations(source):
             hint = "unpack its folder generations/, and set generator.folder= to it"
             raise DesaError(
-                "recorded texts are not read from within a zip", where=str(source), hint=hint
+                "recorded texts cannot be read from a zip", where=str(source), hint=hint
             )
         folder = source / "generations"
         return folder if folder.is_dir() else None
@@ -92,7 +92,7 @@ def reader_of(kind: str) -> Reader:
     def read(config: DatasetConfig, home: Path, findings: Findings) -> RawCollection:
         found = own.called(loaded.read, config, home, findings)
         if not isinstance(found, RawCollection):
-            raise own.wrong("returned no RawCollection", "correct the plug-in")
+            raise own.wrong("did not return a RawCollection", "correct the plug-in")
         return found
 
     def identity(config: DatasetConfig, home: Path) -> str:
@@ -144,7 +144,7 @@ def _keep_queries(raw: RawCollection, chosen: tuple[str, ...], findings: Finding
     """
     wanted = set(chosen)
     if unknown := sorted(wanted - {query for query, _ in raw.queries}):
-        hint = "name ids of the queries file, or drop dataset.queries"
+        hint = "name ids of the queries file, or leave out dataset.queries"
         findings.add(
             DesaError(
                 f"queries that do not exist: {listed(unknown)}", where="dataset.queries", hint=hint

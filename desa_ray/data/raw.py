@@ -1,4 +1,4 @@
-"""A collection as a source hands it over: plain rows in file order, not yet validated, numbered or
+"""A collection as a source delivers it: plain rows in file order, not yet validated, numbered or
 sorted.
 """
 
@@ -11,8 +11,8 @@ BLANKS = " \t\r\n\v\f"
 
 
 def grade_of(text: str) -> int | None:
-    """The grade that a text is, blanks around it aside; None for what is no whole number of at most
-    nine digits.
+    """The grade that a text means, ignoring spaces around it; None for anything but a whole number
+    of at most nine digits.
     """
     digits = text.strip(BLANKS)
     return int(digits) if re.fullmatch("[+-]?[0-9]{1,9}", digits) else None

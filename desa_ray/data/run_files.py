@@ -1,4 +1,5 @@
-"""Runs as parquet: what cells keep of their fused rankings, at a twentieth of a TREC file's size.
+"""Runs as parquet: the form in which cells keep their fused rankings, a twentieth of the size of a
+TREC file.
 
 Columns `query_id` (String) and `docs` (List of String, best first); ids as they are, blanks too.
 """
@@ -20,7 +21,7 @@ HINT = "name a run that desa wrote (run.parquet) or a TREC run"
 def write_run_parquet(path: Path, rankings: pl.DataFrame) -> None:
     """Writes rankings (columns `query_id`, `docs`); the same rankings, the same bytes.
 
-    By Arrow: it keeps each id once and numbers beside it, which halves what polars writes.
+    By Arrow: it keeps each id once and refers to it by number, which halves what polars writes.
     """
     table: Any = cast(Any, rankings.select("query_id", "docs")).to_arrow()
     PARQUET.write_table(table, path, compression="zstd", write_statistics=False, store_schema=False)
@@ -46,10 +47,10 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
         raise DesaError(f"cannot be read as parquet: {reason}", where=place, hint=HINT) from None
     assert isinstance(frame, pl.DataFrame)
     if not {("query_id", pl.String), ("docs", pl.List(pl.String))} <= {*frame.schema.items()}:
-        what = f"columns {', '.join(frame.columns)[:200]} are no run's (query_id, docs)"
+        what = f"columns {', '.join(frame.columns)[:200]} are not those of a run (query_id, docs)"
         raise DesaError(what, where=place, hint=HINT)
     if not frame.height:
-        raise DesaError("the run has no row", where=place, hint=HINT)
+        raise DesaError("the run has no rows", where=place, hint=HINT)
     if frame["query_id"].n_unique() < frame.height:
         query = frame.filter(pl.col("query_id").is_duplicated())["query_id"][0]
         raise DesaError(
@@ -65,7 +66,7 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
         if query is None or docs is None or None in docs:
             raise DesaError("an id is missing", where=place, hint=HINT)
         if len(set(docs)) < len(docs):
-            what = f"query {shown(query)} has a document twice"
-            raise DesaError(what, where=place, hint="keep its best place")
+            what = f"query {shown(query)} lists a document twice"
+            raise DesaError(what, where=place, hint="keep only its best rank")
         run[query] = docs
     return run

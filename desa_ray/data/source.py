@@ -40,7 +40,7 @@ class SourceFile:
         open: its bytes as they are kept, packed or not.
         limit: bytes that it may unpack to.
         size: bytes that it has as it is kept, where an archive says so.
-        place: the file on the disk that holds it, and `state` what tells that it is still the same.
+        place: the file on the disk that holds it, and `state` what shows that it is still the same.
     """
 
     label: str
@@ -82,7 +82,7 @@ def _state(path: Path) -> State:
 
 
 def open_source(path: Path) -> dict[str, SourceFile]:
-    """Logical name -> file, for the files in BEIR layout that lie in the folder or zip `path`.
+    """Logical name -> file, for the files in BEIR layout that are in the folder or zip `path`.
 
     Raises:
         DesaError: no such path, not a zip, or an archive that could write or unpack where it must
@@ -102,7 +102,7 @@ def open_source(path: Path) -> dict[str, SourceFile]:
     for name, file in sorted(found, key=itemgetter(0)):
         logical = without_suffix(name)
         if logical in files:
-            raise DesaError(f"holds {logical} twice", where=str(path), hint="keep one of them")
+            raise DesaError(f"contains {logical} twice", where=str(path), hint="keep one of them")
         files[logical] = file
     return files
 
@@ -184,7 +184,7 @@ def _refuse_unsafe(path: Path, size: int, members: list[zipfile.ZipInfo]) -> Non
         return member.file_size > unpacking.limit_of(member.compress_size)
 
     reasons: dict[str, Callable[[zipfile.ZipInfo], bool]] = {
-        "names that lead out of the archive": lambda member: outside(_name(member)),
+        "names that point outside the archive": lambda member: outside(_name(member)),
         "symbolic links": lambda member: stat.S_ISLNK(member.external_attr >> 16),
         "encrypted members": lambda member: bool(member.flag_bits & 1),
         "members larger than the archive": lambda member: (
@@ -198,10 +198,10 @@ def _refuse_unsafe(path: Path, size: int, members: list[zipfile.ZipInfo]) -> Non
                 f"refused, {len(names)} {what}: {listed(names)}", where=str(path), hint=BOMB
             )
     if sum(member.compress_size for member in members) > size:
-        raise DesaError("refused, its members overlap", where=str(path), hint=BOMB)
+        raise DesaError("refused: its members overlap", where=str(path), hint=BOMB)
     if sum(member.file_size for member in members) > unpacking.MAX_BYTES:
         raise DesaError(
-            f"refused, unpacks to more than {unpacking.MAX_BYTES >> 30} GiB",
+            f"refused: unpacks to more than {unpacking.MAX_BYTES >> 30} GiB",
             where=str(path),
             hint=BOMB,
         )

@@ -1,7 +1,7 @@
 """Nested corpus snapshots and query samples, drawn by the SHA-256 of ids (method.md section 11).
 
 Membership depends on ids, judgments and the wanted number only: the same on every machine, and a
-smaller choice lies within every bigger one.
+smaller choice is part of every larger one.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def snapshot(ids: Sequence[str], relevant: Collection[str], size: int) -> list[i
             what, where="dataset.size", hint=f"use {len(kept)} or more, below {len(ids)}"
         )
     if size >= len(ids):
-        what = f"a snapshot of {size} documents is no strict subset of a corpus of {len(ids)}"
+        what = f"a snapshot of {size} documents is not a proper subset of a corpus of {len(ids)}"
         raise DesaError(
             what,
             where="dataset.size",

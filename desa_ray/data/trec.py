@@ -1,7 +1,7 @@
 """TREC files: runs (`query Q0 document rank score tag`) and judgments (`query iteration document
 grade`).
 
-Ids are whatever stands between ASCII blanks, in UTF-8, without control characters. A file packed
+Ids are whatever is between ASCII blanks, in UTF-8, without control characters. A file packed
 with gzip or zstd is unpacked as it is read; a name that ends in `.gz` is written packed.
 """
 
@@ -33,16 +33,17 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
 
     The rank column decides. Ranks may start anywhere and have gaps: only their order counts, and a
     score that rises with the rank is refused, as nothing says which of the two is right. Where
-    ranks of a query tie (BEIR writes 0 everywhere) they are no order, so that query goes by score,
-    as trec_eval does; equal scores go by rank, then by id. Lines may stand in any order.
+    ranks of a query tie (BEIR writes 0 everywhere) they give no order, so that query is ordered by
+    score, as trec_eval does; equal scores are ordered by rank, then by id. Lines may come in any
+    order.
 
     A file named `.parquet` is one that a cell keeps (`run_files.py`).
 
     Args:
-        tell: is told once how many queries went by score.
+        tell: called once with the number of queries that were ordered by score.
 
     Raises:
-        DesaError: file and lines of everything wrong: not six fields, a rank or score that is no
+        DesaError: file and lines of everything wrong: not six fields, a rank or score that is not a
             number, a document that a query has twice, an id with control characters, a score that
             rises with the rank; or a file that cannot be read or has no line.
     """
@@ -100,10 +101,12 @@ def _read(
         by_score += [query] if tied else []
     findings.raise_if_any()
     if not run:
-        raise DesaError("the run has no line", where=place, hint="name a TREC run")
+        raise DesaError("the run has no lines", where=place, hint="name a TREC run")
     if by_score and tell is not None:
         queries = f"{len(by_score)} of {len(run)} queries (first {shown(by_score[0])})"
-        tell(f"{path}: ranks tie in {queries}: these go by score, equal scores by rank, then by id")
+        tell(
+            f"{path}: ranks tie in {queries}: these are ordered by score, then by rank, then by id"
+        )
     return run
 
 
@@ -130,7 +133,9 @@ class _Lines:
             for document, line in zip(documents, self.lines, strict=True):
                 if document in known:
                     detail = f"query {shown(query)[1:-1]}, document {shown(document)[1:-1]}"
-                    findings.line(file, line, "a document twice", detail, hint="keep one of them")
+                    findings.line(
+                        file, line, "a document is listed twice", detail, hint="keep one of them"
+                    )
                 known.add(document)
         tied = len(set(ranks)) < len(ranks)
         if tied:
@@ -142,7 +147,11 @@ class _Lines:
                     detail = f"query {shown(query)[1:-1]}, rank {ranks[after]}"
                     hint = "sort the lines as intended and renumber the ranks"
                     findings.line(
-                        file, self.lines[after], "the score rises with the rank", detail, hint=hint
+                        file,
+                        self.lines[after],
+                        "the score increases with the rank",
+                        detail,
+                        hint=hint,
                     )
         return order, tied
 
@@ -161,9 +170,9 @@ def read_qrels(path: Path) -> pl.DataFrame:
 
     Raises:
         DesaError: file and lines of everything wrong: not four fields (three after BEIR's header),
-            a grade that is no whole number or huge, a pair judged twice with different grades, an
-            id that is empty or has control characters; or a file that cannot be read or has no
-            line.
+            a grade that is not a whole number or too large, a pair judged twice with different
+            grades, an id that is empty or has control characters; or a file that cannot be read or
+            has no line.
     """
     findings = Findings()
     grades: dict[tuple[str, str], int] = {}

@@ -1,4 +1,4 @@
-"""TREC files written: runs whose scores say the rank, and judgments."""
+"""Writes TREC files: runs, whose scores encode the rank, and judgments."""
 
 import gzip
 import re
@@ -136,7 +136,7 @@ def _check(texts: pl.Series, name: str, of: pl.Series | None = None) -> None:
         place = int(bad[0])
         whose = f"query {of[place]}: " if of is not None else ""
         what = f"{whose}{name} {texts[place]!r} cannot be written to a TREC file"
-        raise DesaError(what, hint="use ids without blanks")
+        raise DesaError(what, hint="use ids without spaces")
 
 
 def _cannot_be_written(texts: pl.Series) -> pl.Series:

@@ -1,7 +1,7 @@
-"""From raw rows to a `Collection`, or every reason why not (method.md section 1), reported
-together.
+"""From raw rows to a `Collection`, or all reasons why they are refused (method.md section 1),
+reported together.
 
-Refused are ids that cannot be told apart, stored or ordered, and judgments that point nowhere.
+Refused are ids that cannot be told apart, stored or ordered, and judgments that refer to nothing.
 Unusual content that retrieval copes with (empty texts, unjudged queries) are kept and counted.
 """
 
@@ -15,7 +15,7 @@ from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, has_control, has_lone_surrogate, shown
 from desa_ray.types import Collection
 
-UNICODE = "write whole characters: half of a surrogate pair is none"
+UNICODE = "write valid Unicode: half of a surrogate pair is not a character"
 MAX_ID_BYTES = 32_766  # Lucene's longest term
 
 
@@ -90,7 +90,7 @@ def _check_texts(
 ) -> set[str]:
     """Checks ids and texts of documents or queries; the set of ids."""
     if not rows:
-        findings.add(DesaError("empty: not one row", where=where, hint=f"give at least one {kind}"))
+        findings.add(DesaError("empty: no rows", where=where, hint=f"give at least one {kind}"))
     times = Counter(key for key, _ in rows)
     twice = sorted(key for key, n in times.items() if n > 1)
     findings.items(where, f"duplicate {kind} ids", twice, hint="keep one row per id")
@@ -162,10 +162,12 @@ def _check_qrels(
             hint=hint,
         )
     if nothing and not (missing and missing_relevant == "error"):
-        what = "not one positive judgment, so nothing could be evaluated"
+        what = "no positive judgment, so nothing could be evaluated"
         findings.add(
             DesaError(
-                what, where=where, hint=hint if missing else "grade what is relevant 1 or more"
+                what,
+                where=where,
+                hint=hint if missing else "give relevant documents a grade of 1 or more",
             )
         )
     noticed = {"missing_relevant_kept": len(absent_kept)} if absent_kept else {}
@@ -185,9 +187,10 @@ def _hint(
     """
     judged = {document for _, document in qrels}
     if raw.broken:
-        return "fix the corpus first: they may stand in its broken lines"
+        return "fix the corpus first: they may be in its broken lines"
     if judged and documents and judged.isdisjoint(documents):
-        examples = f"they judge {shown(min(judged))} and the like, it has {shown(min(documents))}"
+        judgment, document = shown(min(judged)), shown(min(documents))
+        examples = f"the judgments have ids like {judgment}, the corpus has {document}"
         return f"use the qrels of this corpus: {examples}"
     if nothing:
         return "complete the corpus"

@@ -1,1 +1,1 @@
-"""Engines: one heavy library a file, each behind a small typed protocol."""
+"""Engines: one heavy library per file, each behind a small typed protocol."""

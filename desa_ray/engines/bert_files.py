@@ -112,7 +112,7 @@ def _wrong(values: Mapping[str, Any], name: str, wanted: str, path: Path) -> Des
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of a safetensors file: where its numbers lie, and how many of which kind."""
+    """One tensor of a safetensors file: where its numbers are, and how many of which kind."""
 
     kind: str
     shape: tuple[int, ...]
@@ -213,9 +213,11 @@ def _checked(path: Path, architecture: Architecture, _: tuple[int, int, int]) ->
                 f"tensor {name!r} has the shape {list(tensor.shape)}, but config.json"
                 f" says [{expected}]"
             )
-            raise DesaError(what, where=str(path), hint="take config.json and weights of one model")
+            raise DesaError(
+                what, where=str(path), hint="use the config.json and the weights of the same model"
+            )
         if not _finite(path, tensor):
-            what = f"tensor {name!r} holds a number that is not finite"
+            what = f"tensor {name!r} contains a number that is not finite"
             raise DesaError(what, where=str(path), hint=AGAIN)
 
 

@@ -1,4 +1,4 @@
-"""A BERT encoder's safetensors as one ONNX graph, without torch: token ids in, one hidden state a
+"""A BERT encoder's safetensors as one ONNX graph, without torch: token ids in, one hidden state per
 token out.
 
 Pooling stays outside the graph on purpose: onnxruntime sums over tokens in an order that depends on

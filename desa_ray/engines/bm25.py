@@ -1,5 +1,5 @@
-"""Complete-list BM25 from postings, bit-identical to Lucene's own scores, in a process that holds
-no JVM.
+"""Complete-list BM25 from postings, bit-identical to Lucene's own scores, in a process without a
+JVM.
 
 Lucene's BM25Similarity (Lucene 10; Robertson & Zaragoza 2009 without the constant k1 + 1) scores a
 document d by
@@ -132,7 +132,7 @@ def _score(indices, weights, indptr, docs, freqs, norms, inverse, sums, hits, st
     """Accumulate term by term, then gather the hits in document order, leaving `sums` and `hits`
     zero again.
 
-    WorkerCache of n entries stands for the documents start .. start + n - 1.
+    Arrays of n entries hold the documents start .. start + n - 1.
     """
     one = np.float32(1)
     n_hits = 0

@@ -1,8 +1,8 @@
-"""What a live engine takes and gives: chat requests with their own seeds in, raw outputs in the
+"""The interface of a live engine: chat requests with their own seeds in, raw outputs in the
 same order out.
 
 An engine knows nothing of prompts, queries or validation. Its one promise is that an output depends
-on its request alone, never on the requests beside it.
+on its request alone, never on the other requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Output:
-    """One raw output; token counts are None where a server does not tell them.
+    """One raw output; token counts are None if a server does not report them.
 
     Attributes:
         finish_reason: `stop` for a complete output, `length` at the token limit, or the engine's

@@ -1,4 +1,5 @@
-"""The dense encoder that the rest of the platform sees: who it is (for keys) and how to load it.
+"""The dense encoder as the rest of the platform sees it: its identity (for keys) and how to load
+it.
 
 `encoder_identity` reads files and no model, so a plan knows early that weights are missing;
 `load_encoder` starts the engine, in the process that encodes. The query prefix is part of the text

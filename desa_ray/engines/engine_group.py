@@ -1,5 +1,5 @@
-"""What a dead engine leaves behind is ended before the next one starts, so that its GPU memory is
-free again.
+"""Ends the processes that a dead engine left behind before the next one starts, so that its GPU
+memory is free again.
 
 An engine over several GPUs runs children. After `kill -9` of the parent they may live on and hold
 memory. So an engine leads a process group of its own. A guard process ends the group when the
@@ -127,7 +127,7 @@ def await_memory(
             raise DesaError(
                 f"too little GPU memory: {free / GIB:.1f} of {total / GIB:.1f} GiB free, {wanted}",
                 where="generator.gpu_memory_utilization",
-                hint="end what else uses the GPU (nvidia-smi lists it), or lower the share",
+                hint="end other processes on the GPU (nvidia-smi lists them), or lower the share",
             )
         time.sleep(POLL_S)
 
@@ -144,7 +144,7 @@ def _await_end(orphans: Sequence[Process], patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
     while left := [orphan.pid for orphan in orphans if runs(orphan)]:
         if time.monotonic() > deadline:
-            what = f"processes of a dead engine do not end: {', '.join(map(str, left))}"
+            what = f"processes of a dead engine cannot be ended: {', '.join(map(str, left))}"
             raise DesaError(
                 what, where="generator", hint="restart this machine's GPU driver or the machine"
             )

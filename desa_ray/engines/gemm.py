@@ -1,4 +1,4 @@
-"""Who multiplies vectors: the CPU, or a GPU where one is, with the same exact scores from each.
+"""Multiplies vectors on the CPU, or on a GPU if there is one, with the same exact scores.
 
 int26 scores are sums of products of whole numbers below 2^53 (`desa_ray.core.ranking`). torch
 computes them in float64, exactly, like BLAS does. FAISS multiplies in float32 alone; so its numbers

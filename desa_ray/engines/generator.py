@@ -44,7 +44,7 @@ def check_generator(config: GeneratorConfig) -> None:
 
 
 def generator_identity(config: GeneratorConfig) -> dict[str, Any]:
-    """What enters a key beside prompt, data set and draw; for live kinds only.
+    """What enters a key in addition to prompt, data set and draw; for live kinds only.
 
     Needs no engine. With `generator.path` it reads and hashes the weights.
 

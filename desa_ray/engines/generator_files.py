@@ -1,4 +1,4 @@
-"""Where a generator's weights lie: a folder, a package, the model home, or the hub at a pinned
+"""Where a generator's weights are: a folder, a package, the model home, or the hub at a pinned
 revision.
 
 Nothing here loads a model. An explicit `generator.path` is final. What is found is checked for

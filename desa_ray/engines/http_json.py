@@ -153,9 +153,7 @@ class JsonClient:
                 what, "lower generator.concurrency, or wait", _retry_after(response.headers)
             )
         if code == 408 or code >= 500:
-            return TransientError(
-                what, "look into the server's log", _retry_after(response.headers)
-            )
+            return TransientError(what, "check the server's log", _retry_after(response.headers))
         hint = (
             "set generator.base_url to the address it moved to"
             if code < 400
@@ -181,13 +179,13 @@ HINTS = {
     ),
     401: "check the key in the variable that generator.api_key_env names",
     403: "check the key in the variable that generator.api_key_env names",
-    404: "check generator.base_url (it ends in /v1 mostly) and generator.model",
-    407: "name the proxy with its user and password in HTTPS_PROXY (or HTTP_PROXY)",
+    404: "check generator.base_url (it usually ends in /v1) and generator.model",
+    407: "set HTTPS_PROXY (or HTTP_PROXY) to the proxy with its user and password",
 }
 
 
 def _no_number(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -57,7 +57,9 @@ def check_java(java_home: str | None) -> str:
         )
     if version[1].split(".")[0] != str(JAVA_MAJOR):
         raise DesaError(
-            f"Java {version[1]} at {home}, Java {JAVA_MAJOR} is needed", where=where, hint=HINT_JAVA
+            f"Java {version[1]} at {home}, but Java {JAVA_MAJOR} is needed",
+            where=where,
+            hint=HINT_JAVA,
         )
     if not any(home.glob("lib/server/libjvm.*")):
         raise DesaError(f"Java at {home} has no lib/server/libjvm", where=where, hint=HINT_JAVA)
@@ -79,7 +81,7 @@ def anserini_jar() -> Path:
         found = (
             "the package pyserini is not installed"
             if spec is None
-            else f"pyserini holds {len(jars)} Anserini jars"
+            else f"pyserini contains {len(jars)} Anserini jars, expected one"
         )
         raise DesaError(f"no Lucene: {found}", where="sparse", hint=HINT_PYSERINI)
     return jars[0]

@@ -53,7 +53,7 @@ class _Answer:
 
 
 def decoding(prompt: Prompt) -> dict[str, Any]:
-    """The decoding settings as they stand in records."""
+    """The decoding settings as records hold them."""
     settings = {"max_new_tokens": prompt.max_new_tokens, "temperature": prompt.temperature}
     settings |= {"top_p": prompt.top_p, "top_k": prompt.top_k}
     return settings | {"structured": prompt.structured, "protocol": PROTOCOL}

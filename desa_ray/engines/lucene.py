@@ -133,7 +133,7 @@ class Lucene:
                     writer.close(False)
                     writer, buffered = indexer([*arguments, "-append"]), 0
                 if not writer.addJsonDocument(document(f"{n_documents:010d}", text)):
-                    hint = "Lucene's own message stands above; free disk space if it is full"
+                    hint = "Lucene's own message is above; if the disk is full, free space"
                     raise DesaError(
                         f"Lucene refused document number {n_documents}", where=folder, hint=hint
                     )

@@ -1,4 +1,4 @@
-"""Where an encoder's files lie: a folder, an installed package, the model home, or the hub at a
+"""Where an encoder's files are: a folder, an installed package, the model home, or the hub at a
 pinned revision.
 
 Nothing here loads a model. An explicit `encoder.path` is final: it never falls back to other
@@ -95,7 +95,7 @@ def _beside(weights: Path, name: str, config: EncoderConfig, model_home: Path) -
     a tokenizer.
     """
     looked: list[str] = []
-    found = _first(weights.parent, (name,), looked, "beside the weights")
+    found = _first(weights.parent, (name,), looked, "next to the weights")
     if found is None and name == TOKENIZER and config.tokenizer_package:
         found = _in_package(config.tokenizer_package, (name,), looked)
     if (
@@ -215,7 +215,7 @@ def model_width(files: ModelFiles) -> int:
             values = json.loads(files.config.read_bytes())
         except (OSError, ValueError) as error:
             what = f"cannot be read: {' '.join(str(error).split())[:200]}"
-            raise DesaError(what, where=str(files.config), hint="fetch it anew") from None
+            raise DesaError(what, where=str(files.config), hint="fetch it again") from None
         widths = [values.get("hidden_size") if isinstance(values, dict) else None]
     if len(widths) != 1 or not isinstance(widths[0], int):
         raise DesaError(
@@ -240,8 +240,10 @@ def _tables(graph: Path) -> list[tuple[str, list[int]]]:
     for table in tables:
         for place in (entry.value for entry in table.external_data if entry.key == "location"):
             if Path(place).name != place or place == "..":
-                what = f"tensor {shown(table.name)} lies outside its folder, in {shown(place)}"
+                what = f"tensor {shown(table.name)} is outside its folder, in {shown(place)}"
                 raise DesaError(
-                    what, where=str(graph), hint="give a graph whose data lie beside it"
+                    what,
+                    where=str(graph),
+                    hint="use a graph whose data files are in the same folder",
                 )
     return [(table.name, list(table.dims)) for table in tables]

@@ -82,7 +82,9 @@ class OnnxEncoder:
                 f"the tokenizer gives the token {ids_BT.max()}, and the weights have {self._words}"
             )
             raise DesaError(
-                what, where=str(self._weights), hint="take tokenizer.json and weights of one model"
+                what,
+                where=str(self._weights),
+                hint="use the tokenizer.json and the weights of the same model",
             )
         try:
             found = self._session.run(
@@ -224,7 +226,7 @@ def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
         _write(digest, hashlib.sha256(graph).hexdigest().encode())
     except OSError as error:
         raise DesaError(
-            f"cannot keep the converted model: {error}", where=str(kept), hint="make it writable"
+            f"cannot save the converted model: {error}", where=str(kept), hint="make it writable"
         ) from None
     return graph
 

@@ -135,6 +135,7 @@ def _key(variable: str) -> str:
         )
     if not key.isascii() or not key.isprintable() or " " in key:
         raise DesaError(
-            "the key holds blanks or odd characters", where=f"generator.api_key_env: {variable}"
+            "the key contains spaces or characters that a header cannot carry",
+            where=f"generator.api_key_env: {variable}",
         )
     return key

@@ -1,4 +1,6 @@
-"""Encoders and generators of plug-ins: what entry points offer, and what results are held to."""
+"""Encoders and generators of plug-ins: what entry points offer, and how their results are
+checked.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +26,9 @@ class EncoderEngine:
 
     Attributes:
         identity: takes the configuration and the folder of models, and returns everything that
-            decides a bit of the vectors beside the model's name, revision, pooling and length, as
-            plain values: hashes of weights, say. Where vectors depend on the texts beside them it
-            has `block_size`.
+            decides a bit of the vectors in addition to the model's name, revision, pooling and
+            length, as plain values: hashes of weights, say. If vectors depend on the other texts of
+            a batch, it has `block_size`.
         load: takes the configuration, `threads`, `model_home` and `batch_size`, and returns an
             `Encoder` (`desa_ray.engines.encoder`).
     """
@@ -40,7 +42,8 @@ class GeneratorEngine:
     """What an entry point of `desa_ray.generators` names; `generator.kind` chooses it.
 
     Attributes:
-        identity: takes the configuration and returns what changes the text beside the model's name.
+        identity: takes the configuration and returns what changes the text in addition to the
+            model's name.
         load: takes the configuration, `model_home` and `threads`, and returns a `ChatEngine`
             (`desa_ray.engines.chat`).
         isolated: it must have a process of its own.
@@ -84,7 +87,9 @@ def plain_identity(own: Plugin, found: Any) -> dict[str, str | int]:
     if not isinstance(found, Mapping) or not all(
         isinstance(name, str) and type(value) in (str, int) for name, value in found.items()
     ):
-        raise own.wrong("its identity is no mapping of names to texts and whole numbers", CORRECT)
+        raise own.wrong(
+            "its identity is not a mapping of names to texts and whole numbers", CORRECT
+        )
     return dict(found)
 
 
@@ -106,7 +111,7 @@ class GuardedEncoder:
             vectors_ND = np.asarray(found)
             check_unit_rows(vectors_ND, len(texts), self.dimension, names=names)
         except (DesaError, ValueError) as error:
-            what = error.what if isinstance(error, DesaError) else "returned no array"
+            what = error.what if isinstance(error, DesaError) else "did not return an array"
             raise self._own.wrong(what, CORRECT) from None
         return vectors_ND
 
@@ -132,7 +137,7 @@ class GuardedGenerator:
         found = self._own.called(self._engine.generate, requests)
         outputs = list(found) if isinstance(found, list | tuple) else []
         if len(outputs) != len(requests) or not all(isinstance(one, Output) for one in outputs):
-            what = f"returned no list of {len(requests)} outputs"
+            what = f"did not return a list of {len(requests)} outputs"
             raise self._own.wrong(what, CORRECT)
         return outputs
 

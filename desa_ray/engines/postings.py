@@ -1,5 +1,5 @@
-"""Inverted lists as plain arrays: what is left of a Lucene index once the JVM is gone, and what
-scores are made of.
+"""Inverted lists as plain arrays: what is kept of a Lucene index, and what scores are computed
+from.
 
 Seven arrays hold everything, so that a store can write them, scorers can share them memory-mapped,
 and a content hash is a walk over them. Their structure is checked whenever they are made or loaded;
@@ -28,7 +28,7 @@ _FAULTS = {
     1: "a document number out of range",
     2: "documents out of order",
     3: "a frequency below 1",
-    4: "a place out of the terms' byte order",
+    4: "a position out of the byte order of terms",
 }
 
 
@@ -68,7 +68,7 @@ class Postings:
             object.__setattr__(self, name, array)
         if fault := self._fault():
             raise DesaError(
-                f"not the postings of an index: {fault}",
+                f"these are not the postings of an index: {fault}",
                 where="postings",
                 hint="build the index again",
             )
@@ -150,7 +150,7 @@ class Postings:
                 or starts[-1] != len(whole)
                 or (np.diff(starts) < 1).any()
             ):
-                return f"{name} does not rise from 0 to {len(whole)}"
+                return f"{name} does not increase from 0 to {len(whole)}"
         if len(self.term_offsets) != len(self.indptr) or len(self.freqs) != len(self.docs):
             return "terms, lists and frequencies differ in number"
         code, term, n_seen, occurrences = _check(

@@ -1,5 +1,5 @@
-"""Prompts as data: `conf/prompt/<name>.yaml` holds the words, where they come from, and how they
-are decoded.
+"""Prompts as data: `conf/prompt/<name>.yaml` holds the words, their source, and the decoding
+settings.
 
 A prompt asks for `requests` outputs of `texts_per_request` texts each for every query and draw.
 Templates of the user's turn are keyed by data set, `default` serving all others, and hold `{query}`
@@ -36,7 +36,7 @@ class Prompt:
         texts_per_request: texts in one output.
         structured: the output must be a JSON array of exactly `texts_per_request` strings.
         max_new_tokens, temperature, top_p, top_k: decoding.
-        max_words: each text is cut after so many words; None for no cut.
+        max_words: each text is cut after this many words; None for no cut.
         systems: data set name -> system text in place of `system`.
         seed: makes the seeds of all requests others; None for those of 0.1.0.
     """
@@ -128,7 +128,7 @@ def load_prompt(name: str) -> Prompt:
     """The prompt of that name.
 
     Raises:
-        DesaError: there is none (lists those there are), or what is there is not a prompt.
+        DesaError: there is none (lists those there are), or it is not a prompt.
     """
     if name not in _shipped():
         return _plugged(name)
@@ -150,7 +150,9 @@ def load_prompt(name: str) -> Prompt:
     ) as error:  # not UTF-8, numbers of thousands of digits, deep nesting
         what = one_line(error)
     raise DesaError(
-        what, where=str(file), hint="correct that file; the others in its folder show the form"
+        what,
+        where=str(file),
+        hint="correct that file; the other files in its folder show the format",
     )
 
 
@@ -162,7 +164,8 @@ def _plugged(name: str) -> Prompt:
     values = own.load()
     if not isinstance(values, Mapping):
         raise own.wrong(
-            f"is a {type(values).__name__}, expected a mapping", "give what conf/prompt holds"
+            f"is a {type(values).__name__}, expected a mapping",
+            "give the keys of a file in conf/prompt",
         )
     try:
         return prompt_from(checked(PromptConfig, {"name": name, **values}))

@@ -48,7 +48,7 @@ FIELDS: Mapping[str, Callable[[Any, Prompt], bool]] = {
 
 @dataclass(frozen=True)
 class _Row:
-    """A recorded row: where it stands, its items, and the reason of a fallback that live generation
+    """A recorded row: its line, its items, and the reason of a fallback that live generation
     recorded.
     """
 
@@ -85,8 +85,8 @@ def recording(folder: Path, prompt: Prompt) -> Path:
             f"no recorded texts of the prompt {prompt.name}",
             where=str(file),
             hint=(
-                f"set generator.folder= to the folder that holds {file.name}, or let another"
-                f" prompt's texts stand in: generator.map={{{prompt.name}: references}}"
+                f"set generator.folder= to the folder that holds {file.name}, or use the texts"
+                f" of another prompt: generator.map={{{prompt.name}: references}}"
             ),
         )
     return file
@@ -222,7 +222,7 @@ def _rows(
             counts["rows_of_other_draws" if key[0] in queries else "rows_of_unknown_queries"] += 1
     if repeated:
         what = f"repeated rows of one query and draw ({len(repeated)}): {listed(repeated)}"
-        findings.add(DesaError(what, where=str(file), hint="keep one of each"))
+        findings.add(DesaError(what, where=str(file), hint="keep one of them"))
     return rows
 
 

@@ -99,7 +99,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
 
 def _verified(folder: Path) -> Path:
-    hint = "delete the folder, the next run converts the model again"
+    hint = "delete the folder; the next run converts the model again"
     try:
         hashes = json.loads((folder / RECORD).read_text(encoding="utf-8"))["sha256"]
         wrong = [name for name, sha256 in hashes.items() if sha256_file(folder / name) != sha256]

@@ -1,5 +1,5 @@
-"""A model's tokenizer with our own truncation: files ship settings of their own (MiniLM: cut and
-pad at 128).
+"""A model's tokenizer with our own truncation, since files come with settings of their own (MiniLM:
+cut and pad at 128).
 
 A tokenizer takes 200 bytes of memory for each character of a text, all but the first tokens in
 vain. BERT's works word by word, so of a long text it is given a beginning that ends between two
@@ -30,7 +30,7 @@ class TokenIds:
     """Texts to token ids, the special ones included, at most `max_tokens` of them.
 
     Attributes:
-        word_by_word: whether the beginning of a text may stand for it.
+        word_by_word: whether the beginning of a text is enough.
     """
 
     def __init__(self, tokenizer: "Tokenizer", max_tokens: int):
@@ -74,7 +74,7 @@ def load_tokenizer(path: Path, max_tokens: int) -> TokenIds:
         if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
         tokenizer = Tokenizer.from_file(str(path))
-        what = "a tokenizer that takes no text"
+        what = "a tokenizer that cannot process text"
         token_ids = TokenIds(tokenizer, max_tokens)
         ids = [token_ids(text) for text in SAMPLES]
     except Exception as error:  # the library raises bare Exception
@@ -85,7 +85,7 @@ def load_tokenizer(path: Path, max_tokens: int) -> TokenIds:
         raise _refused(what, error, path) from None
     if not ids[1]:
         raise DesaError(
-            "a tokenizer without a token for any text", where=str(path), hint="fetch it again"
+            "a tokenizer that gives no tokens for any text", where=str(path), hint="fetch it again"
         )
     return token_ids
 

@@ -52,14 +52,14 @@ CAUSES = (
     ),
     Cause(
         r"[Bb]atch.invarian",
-        "batch-invariant mode is not to be had on this device",
+        "batch-invariant mode is not available on this device",
         "set generator.batch_invariant=false: texts may then depend on batches",
     ),
     Cause(
         r"tensor.parallel|must be divisible by tensor|World size",
         "the model cannot be spread over that many GPUs",
-        "change generator.tensor_parallel_size: it must divide the model's attention heads and be"
-        " there in GPUs",
+        "change generator.tensor_parallel_size: it must divide the model's attention heads, and"
+        " there must be that many GPUs",
     ),
     Cause(
         r"larger than the derived max_model_len|max_position_embeddings",
@@ -120,7 +120,7 @@ def check_before(config: GeneratorConfig, files: GeneratorFiles) -> None:
     ):
         if importlib.util.find_spec(module) is None:
             hint = (
-                "run `make vllm-env` and use .venv-vllm, or install the extra gpu, or ask a"
+                "run `make vllm-env` and use .venv-vllm, or install the extra gpu, or use a"
                 " server: "
             )
             raise DesaError(
@@ -156,7 +156,7 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
         # A build for GPUs that finds no driver has no platform at all.
         if not (current_platform.is_cpu() if on_cpu else current_platform.is_cuda_alike()):
             raise DesaError(
-                f"{config.device} is asked for, but this vLLM runs on"
+                f"{config.device} was requested, but this vLLM runs on"
                 f" {current_platform.device_type or 'no device'}",
                 where="generator.device",
                 hint=(

@@ -1,5 +1,5 @@
-"""From one prepared configuration to the stages of its cell. Reads and writes nothing: `prepare`
-did that.
+"""From one prepared configuration to the stages of its cell. Reads and writes nothing; `prepare`
+has done that.
 """
 
 from collections.abc import Mapping

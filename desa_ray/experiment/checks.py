@@ -1,6 +1,4 @@
-"""What is wrong with a configuration as such: everything that can be known without reading any
-file.
-"""
+"""Checks of a configuration by itself: all problems that need no file to be found."""
 
 from collections.abc import Iterator
 
@@ -69,8 +67,8 @@ def decoding_problems(config: RunConfig) -> Iterator[DesaError]:
     """Decoding that texts cannot have any more: they were recorded."""
     given = config.decoding.given
     if given and config.generator.kind == RECORDED:
-        what = f"{listed(sorted(given))} given, but recorded texts are decoded already"
-        hint = "leave it out, or choose a generator that makes texts (generator=)"
+        what = f"{listed(sorted(given))} given, but recorded texts are already decoded"
+        hint = "leave it out, or choose a generator that generates texts (generator=)"
         yield DesaError(what, where="decoding", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""What the files hold that configurations read: hashes of collections and recordings."""
+"""Hashes of the collections and recordings that configurations read."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """What happens to a finished cell: its files are written, then the run is logged.
 
-Files come first, so that nothing is lost when the tracking server is away.
+Files come first, so that nothing is lost while the tracking server is down.
 """
 
 from pathlib import Path

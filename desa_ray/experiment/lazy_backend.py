@@ -1,5 +1,5 @@
-"""The backend a configuration asks for, started at the first task: a plan of hits starts neither
-Ray nor engines.
+"""The backend that a configuration asks for, started at the first task: if everything is stored,
+neither Ray nor an engine starts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ class LazyBackend:
         stack: ExitStack,
         note: Callable[[str], None] = lambda text: None,
     ):
-        """`note` tells the user what happened to the cluster."""
+        """`note` informs the user about the cluster."""
         self.config, self.store, self.stack, self.note = config.cluster, store, stack, note
         self._backend: Backend | None = None
         self._losses = 0
@@ -46,7 +46,7 @@ class LazyBackend:
 
     @property
     def max_parallel_stages(self) -> int:
-        """One where nothing runs beside the driver; a session need not be up to know that."""
+        """One if nothing runs outside the driver; a session need not be up to know that."""
         return 1 if self.config.kind == "serial" else self.backend.max_parallel_stages
 
     def begin(self, todo: Sequence[Stage]) -> None:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: progress of stages, notes, finished cells."""
+"""What a run reports while it is running: progress of stages, notes, finished cells."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Opens and closes a sweep's log in MLflow, around whatever happens to the sweep."""
+"""Opens and closes a sweep's log in MLflow, whatever happens to the sweep in between."""
 
 import shlex
 import sys
@@ -82,9 +82,7 @@ def logged(
             note(f"{waiting} could not be sent to {redacted(uri)}: {log.outbox.trouble}")
         if log.unsent:
             waiting = counted(log.unsent, "log entry waits", "log entries wait")
-            note(
-                f"{waiting} in {log.outbox.folder}: `desa sync` or the next run sends what is there"
-            )
+            note(f"{waiting} in {log.outbox.folder}: `desa sync` or the next run sends them")
     if problems:
         raise problems[0] if len(problems) == 1 else Problems(problems)
 

@@ -1,5 +1,5 @@
-"""What a method is made of: the operators it names, the prompts it needs, and everything wrong with
-it as written.
+"""What a method is made of: the operators it names, the prompts it needs, and everything that is
+wrong with its definition.
 
 Methods are YAML files that anybody can add, so each mistake is found before anything runs and says
 what there is.
@@ -57,7 +57,7 @@ def texts_needed(method: MethodConfig) -> bool:
 
 
 def own_prompts(method: MethodConfig, given: PromptConfig | None) -> dict[str, Prompt]:
-    """What `prompt=` puts in the place of prompts that a method names: of its own, and of one of
+    """What `prompt=` replaces among the prompts that a method names: of its own, and of one of
     the same name.
     """
     if given is None:
@@ -75,11 +75,11 @@ def given_prompt(name: str, generator: GeneratorConfig, own: Mapping[str, Prompt
 def texts_used(
     prompt: str, generator: GeneratorConfig, n_refs: int, own: Mapping[str, Prompt] | None = None
 ) -> int:
-    """How many texts a channel uses of a prompt: n_refs references, all of another prompt's, at
-    most a stand-in's.
+    """How many texts a channel uses of a prompt: n_refs references, all texts of another prompt, at
+    most those of its replacement.
 
     Args:
-        own: prompts that settings put in the place of others (`own_prompts`).
+        own: prompts with which settings replace others (`own_prompts`).
     """
     count = given_prompt(prompt, generator, own or {}).text_count
     if prompt == REFERENCES_PROMPT:
@@ -99,8 +99,8 @@ def options(channel: ChannelConfig) -> dict[str, Fraction]:
 def generator_label(
     method: MethodConfig, generator: GeneratorConfig, given: PromptConfig | None = None
 ) -> str | None:
-    """What records call the text's origin: the generator, and which texts stand in for which; None
-    without text. A prompt that the platform does not bring in these words has its hash behind it.
+    """What records call the text's origin: the generator, and which texts replace which; None
+    without text. A prompt whose words are not the platform's own is followed by its hash.
     """
     needed = prompts(method)
     if not needed:
@@ -123,7 +123,7 @@ def _named(prompt: Prompt) -> str:
 
 
 def check_generator_map(generator: GeneratorConfig) -> list[DesaError]:
-    """Prompts in `generator.map` that do not exist, or stand in for one that is replaced itself."""
+    """Prompts in `generator.map` that do not exist, or replace one and are themselves replaced."""
     problems = []
     for prompt in dict.fromkeys([*generator.map, *generator.map.values()]):
         if prompt not in prompt_names():
@@ -133,9 +133,9 @@ def check_generator_map(generator: GeneratorConfig) -> list[DesaError]:
             )
     for prompt, stand_in in generator.map.items():
         if stand_in in generator.map:
-            what = f"{stand_in!r} stands in for {prompt!r} and is replaced itself"
+            what = f"{stand_in!r} replaces {prompt!r} and is itself replaced"
             problems.append(
-                DesaError(what, where="generator.map", hint="name the prompt whose texts are there")
+                DesaError(what, where="generator.map", hint="name the prompt whose texts exist")
             )
     return problems
 
@@ -181,8 +181,8 @@ def _method_problems(
         problem(what, f"add prefix: {TOP_SCORES}")
     if method.weighting == "confidence" and any(channel.weight != 1 for channel in method.channels):
         problem(
-            "weights are written, but weighting is confidence",
-            "drop the weights, or use weighting: fixed",
+            "weights are given, but weighting is confidence",
+            "leave the weights out, or use weighting: fixed",
         )
     named = [method.prompt]
     named += [channel.prompt for channel in method.channels]
@@ -210,9 +210,7 @@ def _text_problems(
         what = f"no channel uses the prompt {method.prompt!r}"
         problems.append(DesaError(what, where=where, hint="leave it out"))
     if given and needed and not own:
-        what = (
-            f"{given.name} replaces no prompt of method {method.name}, whose channels name theirs"
-        )
+        what = f"{given.name} replaces no prompt of {method.name}, whose channels name their own"
         hint = f"leave it out, or name {given.name} in a method of your own"
         problems.append(DesaError(what, where="prompt", hint=hint))
     for slot in own:
@@ -249,7 +247,10 @@ def _channel_problems(method: MethodConfig, channel: ChannelConfig) -> list[tupl
     found: list[tuple[str, str]] = []
     if channel.weight <= 0:
         found.append(
-            (f"weight {channel.weight} is not positive", "drop the channel or give it a weight > 0")
+            (
+                f"weight {channel.weight} is not positive",
+                "leave the channel out, or give it a weight above 0",
+            )
         )
     if clash := shadowed("operators", channel.operator, OPERATORS[channel.kind]):
         raise clash
@@ -264,7 +265,7 @@ def _channel_problems(method: MethodConfig, channel: ChannelConfig) -> list[tupl
     declared = operator(channel).options
     for name, value in channel.options.items():
         if name not in declared:
-            takes = f"it takes: {listed(declared, 20)}" if declared else "it takes none"
+            takes = f"its options: {listed(declared, 20)}" if declared else "it has none"
             found.append((f"operator {channel.operator!r} has no option {name!r}", takes))
         elif reason := declared[name].problem(value):
             found.append(

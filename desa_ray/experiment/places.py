@@ -1,4 +1,4 @@
-"""Where things lie: the home, the store and the tracking store of a configuration."""
+"""Locations: the home, the store and the tracking store of a configuration."""
 
 from desa_ray.config import StoreConfig, TrackingConfig
 from desa_ray.errors import DesaError
@@ -10,12 +10,12 @@ SEARCHES = "searches.db"  # of Optuna, in the home
 
 
 def store_root(config: StoreConfig) -> str:
-    """Where the store lies. Raises DesaError for a file system of this process's own memory."""
+    """Where the store is. Raises DesaError for a file system of this process's own memory."""
     root = config.root or str(home() / "store")
     if root.partition("://")[0] == "memory":
         hint = "set it to a folder, or to an object store such as s3://bucket/path"
         raise DesaError(
-            f"{root} lives in one process: no worker sees it, and it ends with the run",
+            f"{root} exists in one process only: no worker sees it, and it disappears with the run",
             where="store.root",
             hint=hint,
         )
@@ -32,6 +32,6 @@ def search_storage() -> str:
     try:
         home().mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"cannot be made: {error.strerror or error}"
+        what = f"cannot be created: {error.strerror or error}"
         raise DesaError(what, where=str(home()), hint="set DESA_HOME to another folder") from None
     return sqlite_uri(home() / SEARCHES)

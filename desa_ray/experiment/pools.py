@@ -1,5 +1,5 @@
-"""Which worker pools a configuration asks for. Names carry what makes workers interchangeable,
-nothing else.
+"""Which worker pools a configuration asks for. A name contains what makes workers interchangeable,
+and nothing else.
 """
 
 from collections.abc import Mapping

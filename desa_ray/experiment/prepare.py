@@ -1,4 +1,5 @@
-"""Before a plan: everything it is made from is read and validated, and the collection is stored.
+"""Preparation of a plan: everything that it depends on is read and validated, and the collection is
+stored.
 
 Every problem of a configuration is found here, before anything expensive starts, and all are
 reported together. The collection is remembered in the store, so an unchanged source is read once.

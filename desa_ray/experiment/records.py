@@ -1,4 +1,5 @@
-"""Query records: the one table every later number is rebuilt from, and the summary of a cell.
+"""Query records: the one table from which every later number is computed, and the summary of a
+cell.
 
 A record is one (query, draw) of one cell. Draws are averaged within each query first (method.md
 section 10). Queries without a positive judgment have null effectiveness and count in depths only.
@@ -108,7 +109,7 @@ def result_config(cell: Cell) -> dict[str, Any]:
 
 
 def _made_of(rankings: Iterable[Stage]) -> dict[str, Any]:
-    """The encoder, what stands before each text that it reads, and the analysis of sparse texts."""
+    """The encoder, what is put before each text that it reads, and the analysis of sparse texts."""
     found: dict[str, Any] = {}
     prefixes: dict[str, str] = {}
     for source in (source for ranking in rankings for source in ranking.inputs.values()):
@@ -196,7 +197,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
 def exponential_ndcg(stage: Stage, fused: pl.DataFrame, grades: Grades) -> pl.Series:
     """nDCG@10 with gain 2^grade - 1 of each fused record, from the top list that it holds.
 
-    It is no measure of the fusion stage, so that stored fusions of earlier versions keep their
+    It is not a measure of the fusion stage, so that stored fusions of earlier versions keep their
     keys. Null for a query without a positive judgment, and where neither the certified top nor the
     stored run reaches rank 10.
     """

@@ -44,7 +44,7 @@ def open_store(config: RunConfig) -> Store:
     store = Store(store_root(config.store), repair=config.store.repair)
     store.check_writable()
     if config.tracking.enabled:
-        with suppress(OSError):  # the log itself says why it cannot be made
+        with suppress(OSError):  # the log itself says why it cannot be created
             home().mkdir(parents=True, exist_ok=True)
         if os.access(home(), os.W_OK):
             check_locks(OUTBOX, home())
@@ -73,7 +73,9 @@ def run_cells(
     for spec in specs[1:]:
         for part in ("store", "cluster", "tracking"):
             if getattr(spec.config, part) != getattr(first, part):
-                raise DesaError(f"one sweep uses one {part}", where=part, hint="run two sweeps")
+                raise DesaError(
+                    f"a sweep can use only one {part}", where=part, hint="run two sweeps"
+                )
     store = open_store(first)
     with ExitStack() as around:
         lease = around.enter_context(

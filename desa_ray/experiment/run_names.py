@@ -1,4 +1,4 @@
-"""Names of a sweep's runs: every setting that the sweep varies, so that no two are alike."""
+"""Names of a sweep's runs: every setting that the sweep varies, so that no two are equal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -47,7 +47,7 @@ def _settings(cell: Cell) -> dict[str, Any]:
 
 
 def apart(settings: Sequence[Mapping[str, Any]], digests: Sequence[str]) -> list[str]:
-    """What tells settings apart: up to three names with their values, the shortest names first;
+    """What distinguishes settings: up to three names with their values, the shortest names first;
     the digests where three are not enough.
     """
     found = [""] * len(settings)

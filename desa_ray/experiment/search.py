@@ -1,10 +1,11 @@
-"""A search over settings with Optuna: what to try next, and what came of it, kept in one database.
+"""A search over settings with Optuna: what to try next and the results so far, kept in one
+database.
 
-Optuna's ask and tell, nothing else of it: a batch of trials is asked together, computed as one
-graph, and told together. The same search goes on where it was left: finished trials are not asked
-again, and what was asked and never told (the process was killed) is asked first. The sampler of a
-batch is seeded by the search's seed and the number of trials before it, so that a search that was
-interrupted asks what it would have asked.
+Only Optuna's ask-and-tell interface is used: a batch of trials is proposed together, computed as
+one graph, and reported together. The same search continues where it stopped: finished trials are
+not proposed again, and those proposed but never reported (because the process was killed) come
+first. The sampler of a batch is seeded by the search's seed and the number of trials before it, so
+that an interrupted search proposes what it would have proposed.
 """
 
 import logging
@@ -113,29 +114,31 @@ class Search:
         except Exception as error:  # of Optuna, SQLAlchemy, alembic or the disk
             said = " ".join(str(error).split())[:200]
             raise DesaError(
-                f"cannot be used: {said}", where="the database of searches", hint="move it away"
+                f"cannot be used: {said}",
+                where="the database of searches",
+                hint="move it elsewhere",
             ) from error
         self._asked: dict[int, Any] = {}
         self._again()
 
     def _alone(self, folder: Path) -> FileLock:
-        """The lock of this search: a second process would ask again what the first computes."""
+        """The lock of this search: a second process would propose again what the first computes."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.name}.lock"
         lock = tried(SEARCH, file)
         if lock is None:
-            what = f"search {self.name} is at work in another command ({holder(file)})"
+            what = f"search {self.name} is running in another command ({holder(file)})"
             hint = "wait until it has ended, or start another with hydra.sweeper.seed=1"
             raise DesaError(what, where="objective", hint=hint)
         return lock
 
     def close(self) -> None:
-        """Let other processes go on with the search."""
+        """Let other processes continue the search."""
         if self._lock is not None:
             self._lock.release()
 
     def _again(self) -> None:
-        """Puts first what an earlier process asked and never told."""
+        """Puts trials first that an earlier process proposed but never reported."""
         states = self._optuna.trial.TrialState
         for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
             self._study.tell(trial.number, state=states.FAIL)
@@ -166,10 +169,10 @@ class Search:
         return trials
 
     def tell(self, trial: Trial, metrics: Mapping[str, Any] | None) -> None:
-        """What came of a trial; None for one that failed.
+        """Report the result of a trial; None for one that failed.
 
         Raises:
-            DesaError: an objective is no metric of the cell.
+            DesaError: an objective is not a metric of the cell.
         """
         state = self._optuna.trial.TrialState.FAIL
         if metrics is None:
@@ -194,7 +197,7 @@ class Search:
         return [Trial(own.number, own.params) for own in sorted(found, key=lambda own: own.number)]
 
     def table(self) -> list[dict[str, Any]]:
-        """Every trial that was told: number, state, values of settings and objectives."""
+        """Every trial that was reported: number, state, values of settings and objectives."""
         rows = []
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state.is_finished():

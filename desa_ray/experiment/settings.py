@@ -1,8 +1,8 @@
-"""The settings of a cell by the names that a command line gives them, as they stand in its records.
+"""The settings of a cell, under their names on the command line, as its records hold them.
 
-A report tells cells with equal labels apart by them. What enters no key is left out, and so is what
-labels say already; a setting that never reached a cell, which its `config_hash` tells, is left out
-there.
+A report uses them to distinguish cells with equal labels. Settings that enter no key are left out,
+and so are those that labels already contain; a setting that has no effect on a cell (its
+`config_hash` shows that) is left out there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,9 +41,9 @@ LATER = {"sparse.analyzer": "en"}
 def cell_settings(cell: Cell) -> dict[str, str]:
     """Dotted name -> value, in the order of the names; what is not set (null) is left out.
 
-    A prompt whose texts the cell uses stands as `prompt.NAME` with the first digits of its hash,
-    which covers its words and its own decoding; how a live generator decodes stands as `decoding.*`
-    where it is the prompt's or a setting's.
+    A prompt whose texts the cell uses is listed as `prompt.NAME` with the first digits of its hash,
+    which covers its words and its own decoding; how a live generator decodes is listed as
+    `decoding.*`, from the prompt or from a setting.
     """
     config = cell.config
     found: dict[str, str] = {}

@@ -1,5 +1,5 @@
-"""The state of a sweep: which cells still need which stages, what they gave, and what
-failed them.
+"""The state of a sweep: which cells still need which stages, what has finished, and what has
+failed.
 """
 
 from collections.abc import Callable, Sequence
@@ -143,5 +143,5 @@ def _not_written(error: OSError, folder: Path) -> DesaError:
     return DesaError(
         what,
         where=str(folder),
-        hint="free the disk or fix the folder, then rerun: only this is redone",
+        hint="free disk space or fix the folder, then rerun: only this step is repeated",
     )

@@ -1,9 +1,8 @@
 """Where the generated texts of a configuration come from: one stage per prompt and draw, checked
 beforehand.
 
-A method may need several prompts; texts of one prompt stand in for another's only where
-`generator.map` says so. What stands in is the very same stage, so nothing is recorded or generated
-twice.
+A method may need several prompts; texts of one prompt replace another's only if `generator.map`
+says so. The replacement is the very same stage, so nothing is recorded or generated twice.
 """
 
 import importlib.util
@@ -66,7 +65,7 @@ class TextSource:
         return counts
 
     def stage(self, prompt: str, draw: int) -> Stage:
-        """The texts of a prompt, or of the one that stands in for it."""
+        """The texts of a prompt, or of the one that replaces it."""
         source = self.source(prompt)
         if self.config.generator.kind != RECORDED:
             return self._live(source, draw)
@@ -151,7 +150,7 @@ def recording_of(config: RunConfig, prompt: Prompt, home: Path) -> tuple[Path, s
         folder = generations_folder(config.dataset, data_home=home / "data")
     if folder is None:
         raise DesaError(
-            f"data set {config.dataset.name} brings no recorded generations",
+            f"data set {config.dataset.name} has no recorded generations",
             where="generator.folder",
             hint=f"set it to the folder that holds {prompt.name}.jsonl",
         )

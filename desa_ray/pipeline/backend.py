@@ -1,5 +1,5 @@
-"""Who computes shards: a backend takes the shards of a stage and returns when each is done, exactly
-once.
+"""Backends compute shards: a backend takes the shards of a stage and returns when each has been
+computed exactly once.
 
 `desa_ray.pipeline.serial` computes them in this process and is the reference whose bytes every
 other backend must reproduce. `desa_ray.pipeline.supervisor` hands them to workers, over Ray or over

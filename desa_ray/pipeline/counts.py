@@ -1,5 +1,5 @@
-"""What a piece of work amounted to, read off the parts it stored: numbers for whoever watches a
-run.
+"""How much a piece of work produced, counted from the parts that it stored: numbers for progress
+and metrics.
 """
 
 from collections.abc import Iterator, Sequence

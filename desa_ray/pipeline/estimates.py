@@ -3,8 +3,8 @@ take.
 
 Items are counted, not guessed: sizes of the collection and of the texts are known beforehand.
 Seconds and bytes come from the store's own manifests, from the artifact of the same stage that is
-most like the one to come (same engine or nothing at all), in proportion to the work; where there is
-none they are unknown and stay so.
+most like the one to come (same engine or nothing at all), in proportion to the work; if there is
+none, they are unknown.
 """
 
 import math

@@ -1,5 +1,4 @@
-"""Why a stage must be computed: which parameter, of which stage, differs from the nearest one
-stored.
+"""Why a stage must be computed: which parameter of which stage differs from the nearest stored one.
 
 Keys are trees: a stage's parameters and the keys of its inputs. Where an input differs, the
 comparison goes on inside it, down to the stage whose own parameter is another one, so that a

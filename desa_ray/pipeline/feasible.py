@@ -1,5 +1,5 @@
-"""What cannot run is refused before anything starts: workers that no place holds, matrices beyond
-the memory given.
+"""Refuses what cannot run before anything starts: workers that fit nowhere, matrices that exceed
+the given memory.
 
 A local cluster is judged by this machine; the nodes of a running one are asked by `cluster` when
 the run connects.
@@ -39,10 +39,10 @@ def check_limit(pool: Pool, config: ClusterConfig) -> None:
     """Raises DesaError where one worker takes more GPUs than the whole run may."""
     if config.max_gpus is not None and pool.gpus > config.max_gpus:
         raise DesaError(
-            f"a worker of pool {pool.name} takes {pool.gpus:g} GPUs, this run may take"
+            f"a worker of pool {pool.name} takes {pool.gpus:g} GPUs, but this run may use"
             f" {config.max_gpus:g}",
             where="cluster.max_gpus",
-            hint="raise it, or give the worker fewer",
+            hint="raise it, or give the worker fewer GPUs",
         )
 
 

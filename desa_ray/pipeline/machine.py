@@ -1,5 +1,5 @@
-"""What this machine has, for plans that must know before anything starts; a running cluster is
-asked by Ray instead.
+"""The resources of this machine, for plans, which must know them before anything starts; for a
+running cluster, Ray reports them instead.
 """
 
 import math

@@ -1,6 +1,4 @@
-"""Which workers fit on which nodes: a worker stands on one node, and what is free on two is no
-place for it.
-"""
+"""Which workers fit on which nodes: a worker runs on one node and cannot span two."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""Worker processes of the driver's own as a transport, for plans whose workers hold nothing but
-what the store has.
+"""Child processes of the driver as a transport, for plans whose workers need nothing but the
+contents of the store.
 
 Another kappa or k fuses and does nothing else; a cluster takes longer to start than that.
 """

@@ -1,4 +1,4 @@
-"""The workers a supervisor has, by pool: what each is doing, where it stands, and since when."""
+"""The workers a supervisor has, by pool: what each is doing, on which node, and since when."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,5 +1,5 @@
-"""The serial backend: one shard after another in this process; no cluster, and the easiest place to
-debug.
+"""The serial backend: one shard after another in this process; no cluster, and the easiest backend
+to debug.
 
 Engines that must not share a process (the JVM) get a child process each, which ends with this one.
 """

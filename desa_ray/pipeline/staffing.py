@@ -1,5 +1,5 @@
-"""How many workers each pool gets, on a cluster that may be shared: who grows, who gives back, and
-what a run says while it waits.
+"""How many workers each pool gets, on a cluster that may be shared: which pools grow, which give
+workers back, and what a run reports while it waits.
 
 What others use is Ray's to queue for: a worker without a place stays pending, which is also what an
 autoscaler takes for demand, and dies with the run. While a pool has no worker at all, the run holds
@@ -36,7 +36,7 @@ class Staffing:
     """Decides on the workers of a roster for the shards of a queue.
 
     Args:
-        note: tells the user that the run waits, and that it goes on.
+        note: informs the user that the run waits, and that it continues.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Staffing:
                 limit, setting = START_TIMEOUT_S, "cluster"
             if limit is None or waited <= limit:
                 continue
-            what = f"no worker of pool {pool.name} came up within {limit:.0f} s"
+            what = f"no worker of pool {pool.name} started within {limit:.0f} s"
             what += f"; the last was lost: {state.lost}" if state.lost else ""
             hint = "free resources on the cluster, then rerun"
             found.append((pool, DesaError(what, where=setting, hint=hint)))
@@ -214,7 +214,7 @@ class Staffing:
         for name in [name for name in self._waiting if name not in names]:
             del self._waiting[name]
             if name in up:  # and did not end without ever having had a place
-                self.note(f"{name}: goes on")
+                self.note(f"{name}: continues")
         for pool in starved:
             if now - self._waiting.get(pool.name, -REMIND_EVERY_S) >= REMIND_EVERY_S:
                 self._waiting[pool.name] = now

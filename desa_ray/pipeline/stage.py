@@ -1,4 +1,4 @@
-"""A stage is data: its identity (name, version, parameters, inputs) decides its key, its work says
+"""A stage is data: its identity (name, version, parameters, inputs) decides its key; its work says
 how to compute it.
 
 Two stages with one key are the same artifact. Nothing that leaves a result unchanged (pool sizes,
@@ -28,8 +28,8 @@ class Pool:
         factory: importable, picklable callable that returns the loaded engine.
         size: workers; None for as many as the cluster holds.
         cpus, gpus: resources of one worker.
-        isolated: the engine must have a process of its own (a JVM beside OpenMP code corrupts
-            both).
+        isolated: the engine must have a process of its own (a JVM and OpenMP code in one process
+            corrupt each other).
         light: the engine holds nothing but what it reads from the store, and is loaded at once.
     """
 
@@ -74,8 +74,8 @@ class Count(NamedTuple):
 class Work(ABC):
     """How a kind of stage is computed, and what plans and metrics need to know of it.
 
-    Implementations are small picklable dataclasses without data; a stage of theirs is the argument
-    of every method.
+    Implementations are small picklable dataclasses that hold no results; every method takes the
+    stage as an argument.
 
     Attributes:
         pool: the pool that runs the shards; None runs them in the calling process.
@@ -146,18 +146,20 @@ class Work(ABC):
         return None
 
     def plan_group(self, stage: "Stage") -> str:
-        """What a plan calls the stages of one line, beside the stage's name."""
+        """What a plan calls the stages of one line, in addition to the stage's name."""
         return stage.label
 
     def metrics(self, stage: "Stage", parts: Sequence[str]) -> Iterator[Count]:
-        """What the stored parts of a shard amount to, beside their rows and bytes."""
+        """What the stored parts of a shard amount to, in addition to their rows and bytes."""
         del stage, parts
         return iter(())
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One artifact to be: identity plus work, and the store it lies in. `label` is for people."""
+    """One artifact to be computed: identity plus work, and the store that holds it. `label` is for
+    people.
+    """
 
     store: Store = field(repr=False, compare=False)
     name: str

@@ -1,4 +1,4 @@
-"""The one supervisor of workers: every shard once, whatever dies.
+"""The one supervisor of workers: every shard is computed once, whatever dies.
 
 It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
 processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
@@ -40,11 +40,11 @@ class Supervisor:
     Args:
         limits: what a run may take, how often a shard may fail and how long it may run.
         max_parallel_stages: how many stages are worth beginning side by side.
-        on_loss: told the pool of a shard that was lost with its worker, and whether it is handed
-            out again.
+        on_loss: called with the pool of a shard that was lost with its worker, and whether it is
+            handed out again.
         policy: which stage of a pool the next free worker gets a shard of.
-        note: tells the user that the run waits for others, and that it goes on.
-        clock: seconds that pass; another than this machine's where time is simulated.
+        note: informs the user that the run waits for others, and that it continues.
+        clock: seconds that pass; other than this machine's if time is simulated.
     """
 
     def __init__(

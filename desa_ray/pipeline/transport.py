@@ -1,8 +1,8 @@
-"""How a supervisor reaches its workers, and who says where they fit.
+"""How a supervisor reaches its workers, and the interface that says where they fit.
 
-A transport starts, reaches and ends workers, and tells what happened to them; it has no rules of
+A transport starts, reaches and ends workers, and reports what happened to them; it has no rules of
 its own. Ray actors and processes of this machine are two transports. A placement says how many
-workers there is a place for.
+workers fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class Transport(Protocol):
         ...
 
     def end(self, workers: Sequence[int]) -> None:
-        """End workers; nothing more is told of them."""
+        """End workers; nothing more is reported about them."""
         ...
 
     def check(self) -> None:
@@ -118,7 +118,7 @@ class Placement(Protocol):
     shared: bool
 
     def capacity(self, pool: Pool) -> int:
-        """How many workers of this kind there is a place for, if nobody else were there.
+        """How many workers of this kind would fit if nobody else used the cluster.
 
         Raises:
             DesaError: not one; says what there is.

@@ -63,7 +63,7 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     (
         "external comparison",
         lambda study, _: external_table(study),
-        "needs a method beside subject, reference and parts",
+        "needs a method other than subject, reference and parts",
     ),
     ("QuDAR tests", qudar_effects_table, "needs the subject and qudar_complete in every data set"),
     (
@@ -113,7 +113,7 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     (
         "judgments",
         lambda study, _: judgments_table(study),
-        "needs records of a run that notes what is judged: run the cells again",
+        "needs records with the shares of judged documents: run the cells again",
     ),
     ("draws", draw_variance_table, ""),
     ("left out", lambda study, _: leave_one_out_table(study), ""),
@@ -128,7 +128,7 @@ class Report:
     """Everything a report shows.
 
     Attributes:
-        tables: each with the printed numbers beside it, if asked for and there are any.
+        tables: each with the printed numbers next to it, if asked for and available.
         notes: choices made, and tables left out with what they need.
         about: data and settings of its tables, in words.
     """
@@ -152,8 +152,8 @@ def build_report(
     further: Sequence[tuple[str, Builder, str]] = (),
     figures: Sequence[FigureBuilder] = (),
 ) -> Report:
-    """Compute every table and figure of a study; `further` and `figures` are tables and figures
-    beside the usual ones.
+    """Compute every table and figure of a study; `further` and `figures` are tables and figures in
+    addition to the usual ones.
     """
     tables: list[Table] = []
     left_out = []
@@ -198,7 +198,7 @@ def _cells_table(study: Study) -> Table:
     rows = [Row(cell.describe()) for cell in study.cells]
     keys = list(dict.fromkeys(key for row in rows for key in row.values))
     columns = [Column(key, key.replace("_", " ").replace("sha256", "SHA-256")) for key in keys]
-    return Table("cells", "The records behind this report", columns, rows)
+    return Table("cells", "Records used for this report", columns, rows)
 
 
 def write_report(

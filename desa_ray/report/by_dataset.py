@@ -63,8 +63,8 @@ def dataset_tests_table(study: Study, sampling: Sampling) -> Table | None:
 
 
 def depth_quantiles_tables(study: Study) -> list[Table]:
-    """Mean, median, P90, P95 and P99 of draw-averaged depths over queries: macro a method, and each
-    data set.
+    """Mean, median, P90, P95 and P99 of draw-averaged depths over queries: the macro of each
+    method, and each data set.
     """
     by_dataset, macros = [], []
     for method in study.methods:
@@ -96,7 +96,7 @@ def depth_quantiles_tables(study: Study) -> list[Table]:
     note = "of queries, whose draws are averaged; linear interpolation"
     tables = []
     if macros:
-        notes = [note, "each is the mean over data sets of the data sets' own"]
+        notes = [note, "each is the mean over the data sets"]
         title = "How depths are distributed"
         tables.append(
             Table("depths", title, columns, macros, notes, detail=True, about=study.about)

@@ -1,8 +1,8 @@
-"""AnchorQE with a calibrated alpha, beside what it is compared with, on the queries that its
-calibration left.
+"""AnchorQE with a calibrated alpha, next to the methods that it is compared with, on the queries
+that calibration did not use.
 
-Each draw's first eight queries with valid references give alpha and are no records of that method
-(method.md section 3.4), so no table over all queries can hold it. Where some references were
+Each draw's first eight queries with valid references determine alpha and have no records of that
+method (method.md section 3.4), so no table over all queries can hold it. Where some references were
 invalid, draws are calibrated with different queries; a query that fell back in a draw, or that any
 draw was calibrated with, is left out here, as the paper's authors leave it out.
 """
@@ -54,7 +54,7 @@ def calibrated_table(study: Study, sampling: Sampling) -> Table | None:
         *(outcome_column(outcome) for outcome in EFFECTIVENESS),
     )
     same = "the same queries for every method of a data set"
-    notes = [f"{same}: not calibrated with, and with valid references, in all draws"]
+    notes = [f"{same}: in all draws not used for calibration, and with valid references"]
     return Table("calibrated", "AnchorQE with a calibrated alpha", columns, rows, notes)
 
 

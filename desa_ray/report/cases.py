@@ -36,7 +36,7 @@ def cases_table(study: Study, sampling: Sampling | None = None, *, count: int) -
         Column("query", "query"),
         Column("own", name, "{:.4f}"),
         Column("other", "the other", "{:.4f}"),
-        Column("difference", "difference", "{:+.4f}", help="positive where the first is better"),
+        Column("difference", "difference", "{:+.4f}", help="positive if the first is better"),
         Column("story", "its story"),
     )
     notes = ["values are averaged over draws; a story shows one draw (story.draw)"]

@@ -1,11 +1,11 @@
-"""A cell of an experiment, cut out of a table of query records: its labels, its rows, its means.
+"""A cell of an experiment, taken from a table of query records: its labels, its rows, its means.
 
 A method that was given other texts than its own (a generator label such as
-`recorded:hyde<-references`) is a method of its own here, `hyde on references`, so that it never
-stands where the real one is meant.
+`recorded:hyde<-references`) is a method of its own here, `hyde on references`, so that it is never
+taken for the real one.
 
-Records of one cell given twice (a resumed sweep, a copy) are one cell; two cells that say the same
-of themselves but hold other numbers are an error, because no table could show both.
+Records of one cell given twice (a resumed sweep, a copy) are one cell; two cells with the same
+description but different numbers are an error, because no table could show both.
 """
 
 import json
@@ -141,9 +141,7 @@ def cut_cells(records: pl.DataFrame) -> list[RecordedCell]:
         if _values(first) != _values(cell):
             what = f"two runs of {cell} hold different numbers: {other} and {source}"
             problems.append(
-                DesaError(
-                    what, where="records", hint="name the one you mean with runs= or records="
-                )
+                DesaError(what, where="records", hint="choose one with runs= or records=")
             )
         elif _rank(cell) > _rank(first):
             found[key] = replace(cell, place=first.place), source
@@ -166,14 +164,14 @@ def settings_of(text: str | None, where: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-        what = f"column settings holds {listed([repr(text)])[:100]}, which no run writes"
+        what = f"column settings holds {listed([repr(text)])[:100]}, which desa never writes"
         raise DesaError(what, where=where, hint="run the cell again; what is stored is reused")
     return found
 
 
 def _same(first: RecordedCell, second: RecordedCell) -> bool:
     """Whether two cells with equal labels are one: equal settings, or settings that did not reach
-    the results; records without settings do not tell.
+    the results; records without settings do not say.
     """
     if not first.settings or not second.settings or first.settings == second.settings:
         return True
@@ -245,5 +243,7 @@ def _incomplete(cell: RecordedCell, source: str) -> Sequence[DesaError]:
     if not odd.height:
         return ()
     names = listed(sorted(odd["query_id"]))
-    what = f"{cell}: {odd.height} of {counts.height} queries lack a draw or have one twice: {names}"
+    what = (
+        f"{cell}: {odd.height} of {counts.height} queries lack a draw or have a draw twice: {names}"
+    )
     return (DesaError(what, where=source, hint="run the cell again; what is stored is reused"),)

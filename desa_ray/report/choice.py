@@ -1,8 +1,8 @@
-"""What a report is about where nobody says: the setting of its main tables, and its roles.
+"""Defaults of a report: the setting of its main tables, and its roles.
 
 The main tables take the first value of each setting, in the order in which the records came (a
 sweep's cells in the order of its command line), unless `primary.*` names another. The subject is
-the first method that the paper does not know, else the paper's own, else the first beside the
+the first method that is not in the paper, else the paper's own, else the first other than the
 reference; its baselines are all other methods with two channels.
 """
 
@@ -97,7 +97,7 @@ def chosen_roles(asked: Roles, cells: Sequence[RecordedCell]) -> Roles:
 
 
 def two_channels(cell: RecordedCell) -> bool:
-    """Whether the cell's records tell the depth of a dense and of a sparse ranking."""
+    """Whether the cell's records have the depth of a dense and of a sparse ranking."""
     return all(cell.records[column].null_count() < cell.records.height for column in DEPTHS)
 
 

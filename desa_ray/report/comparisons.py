@@ -55,7 +55,7 @@ WEIGHT_AUDIT = {
 
 
 def primary_tests_table(study: Study, sampling: Sampling) -> Table | None:
-    """The subject against its baselines; one Holm family of four outcomes a comparator."""
+    """The subject against its baselines; one Holm family of four outcomes per comparator."""
     rows = []
     own = study.roles.own
     for other in study.roles.baselines:
@@ -120,8 +120,8 @@ def operator_controls_tables(study: Study, sampling: Sampling) -> list[Table]:
 
 
 def external_table(study: Study) -> Table | None:
-    """Subject and reference beside every method that is no part, ablation or control of the
-    subject.
+    """Subject and reference next to every method that is not a part, an ablation or a control of
+    the subject.
     """
     roles = study.roles
     first = (roles.base, roles.own)
@@ -169,7 +169,7 @@ def _why_empty(study: Study, rows: Sequence[Row]) -> list[str]:
             unread.append(str(name))
     if unread:
         listed = ", ".join(unread)
-        notes.append(f"no total depth of {listed}: scores are fused there, which certifies nothing")
+        notes.append(f"no total depth of {listed}: they fuse scores, which certifies no depth")
     return notes
 
 
@@ -221,11 +221,11 @@ def _shrunk(study: Study, there: list[str]) -> list[str]:
         return []
     names = " and ".join(absent)
     held = f"the family of total-depth tests holds {len(there)} of {len(QUDAR)} comparisons"
-    return [f"{held}, {names} not being in every data set: p (Holm) is adjusted for fewer tests"]
+    return [f"{held}, {names} missing in some data set: p (Holm) is adjusted for fewer tests"]
 
 
 def qudar_weights_table(study: Study, sampling: Sampling) -> Table | None:
-    """What QuDAR's confidence weights change beside w = 1/4 on the same inputs."""
+    """What QuDAR's confidence weights change compared with w = 1/4 on the same inputs."""
     rows = []
     for title, (weighted, uniform) in WEIGHT_AUDIT.items():
         found = paired_effects(study, weighted, uniform, (NDCG, RECALL), sampling)

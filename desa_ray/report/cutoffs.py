@@ -1,5 +1,5 @@
-"""Fixed cutoffs: what cutting both lists at L does to the judgment of a method against
-the reference (method.md section 7).
+"""Fixed cutoffs: how cutting both lists at L changes the judgment of a method against the reference
+(method.md section 7).
 
 Shares count query-draws within each data set, then are averaged over data sets.
 """

@@ -249,7 +249,7 @@ def windows_figure(advice: Advice) -> Figure:
         svg.circle(left + (number - 1) * 160, top + height + 58, 5, f"dot s{number}")
         svg.text(left + (number - 1) * 160 + 10, top + height + 62, name)
     caption = (
-        "A cut can be exact without being proved: what lies behind it happens to change nothing."
+        "A cut can be exact without being proved, if what follows it happens to change nothing."
         " Queries whose runs end too early count as not exact."
     )
     return Figure("windows", f"How deep to read: {advice.case}", caption, svg)

@@ -86,7 +86,7 @@ def compared_tails(
 
 
 def tail_columns(outcome: Outcome, *, reduction: bool = False) -> list[Column]:
-    """A column for each quantile of an outcome's depths, beside that of the mean."""
+    """A column for each quantile of an outcome's depths, next to that of the mean."""
     ending, form = (" reduction %", "{:.2f}") if reduction else ("", "{:.1f}")
     columns = []
     for name, (title, _) in QUANTILES.items():

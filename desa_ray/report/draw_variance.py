@@ -32,7 +32,7 @@ def by_draw(study: Study, method: str, outcome: Outcome) -> list[np.ndarray] | N
 
 def draw_variance_table(study: Study, sampling: Sampling) -> Table | None:
     """Every method with several draws: each draw's macro, how far draws differ, and the macro's
-    interval over queries beside that over queries and draws.
+    interval over queries next to that over queries and draws.
     """
     rows = []
     most = 0
@@ -67,7 +67,7 @@ def draw_variance_table(study: Study, sampling: Sampling) -> Table | None:
         Column("method", "method"),
         Column("outcome", "outcome"),
         Column("mean", "macro", "{:.5f}"),
-        Column("between", "SD over draws", "{:.5f}", help="of the draws' macros"),
+        Column("between", "SD over draws", "{:.5f}", help="of the macros of the draws"),
         Column(
             "within", "SD within a query", "{:.5f}", help="root of the mean variance over draws"
         ),

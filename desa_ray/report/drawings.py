@@ -1,4 +1,5 @@
-"""What a figure draws, as plain values: the page's SVG, the printed files and the CSV show it.
+"""The contents of figures as plain values, from which the page's SVG, the printed files and the CSV
+are made.
 
 Every kind is a few panels; `frame` gives their numbers as a table with a row per mark.
 """

@@ -1,4 +1,5 @@
-"""Query-draws of a method beside the reference's, for what is not averaged over draws first.
+"""Query-draws of a method paired with those of the reference, for tables that do not average over
+draws first.
 
 A record column that a run did not write leaves the tables that need it out; the report says so.
 """
@@ -17,11 +18,11 @@ def has(study: Study, methods: Sequence[str], columns: Sequence[str]) -> bool:
 
 
 def paired_draws(study: Study, dataset: str, method: str, columns: Sequence[str]) -> pl.DataFrame:
-    """A method's query-draws beside the reference's, whose columns end in `_original`: ids, draws
-    and these columns, as far as they are there.
+    """A method's query-draws paired with the reference's, whose columns end in `_original`: ids,
+    draws and these columns, as far as they are there.
 
-    A reference without generated text has one draw, which stands beside all of the method's; else
-    equal draws stand together.
+    A reference without generated text has one draw, which is paired with all of the method's;
+    otherwise equal draws are paired.
     """
     own, original = study.cell(dataset, method), study.cell(dataset, study.roles.base)
     assert own

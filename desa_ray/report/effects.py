@@ -1,5 +1,5 @@
-"""Paired tests between two methods of a study: effects with intervals, p, and Holm within the
-family they belong to.
+"""Paired tests between two methods of a study: effects with intervals, p, and Holm's correction
+within their family.
 """
 
 from collections.abc import Sequence

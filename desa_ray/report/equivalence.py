@@ -1,7 +1,7 @@
-"""Equivalence beside difference (TOST), and how much a macro depends on each data set.
+"""Tests of equivalence (TOST), and how much a macro depends on each data set.
 
 Two methods are equivalent in an outcome where the 90 % interval of their macro difference lies
-within a margin that was named before: two one-sided tests at level 0.05.
+within a margin that was set in advance: two one-sided tests at level 0.05.
 
 Source: Schuirmann (1987); the interval is the bootstrap's percentile interval.
 """
@@ -73,10 +73,12 @@ def equivalence_table(study: Study, sampling: Sampling, margin: Margin) -> Table
             "change", "difference", "{:+.5f}", help="own − other; of depths in % of the other's"
         ),
         Column("ci", "90 % CI", "{:+.5f}", help="percentile interval of bootstrap samples"),
-        Column("margin", "margin ±", "{:g}", help="named before: report.margin"),
+        Column("margin", "margin ±", "{:g}", help="set in advance: report.margin"),
         Column("verdict", "verdict"),
     )
-    meant = f"{SAME}: the 90 % interval lies within the margin; {OTHER}: the 95 % one beside 0"
+    meant = (
+        f"{SAME}: the 90 % interval lies within the margin; {OTHER}: the 95 % interval excludes 0"
+    )
     notes = [over(study), f"{meant}; {BOTH}: both; {OPEN}: neither", THESE_DATASETS]
     title = "Equivalence"
     return Table("equivalence", title, columns, rows, notes, detail=True, about=study.about)

@@ -1,8 +1,7 @@
-"""Text in other languages: Markdown, LaTeX, HTML and SVG show what a name says and never do what it
-says.
+"""Escapes for Markdown, LaTeX, HTML and SVG: they show a name and never interpret it.
 
-Names and ids come from collections and records of anybody. Each function takes any text and gives a
-piece of one line in its language that reads as the text, made printable first.
+Names and ids may come from anybody's collections and records. Each function takes any text and
+gives a piece of one line in its language that reads as the text, made printable first.
 """
 
 import html as html_library

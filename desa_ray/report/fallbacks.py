@@ -1,4 +1,6 @@
-"""Shares of fallbacks, of query-draws and of queries: the two are named wherever one is shown."""
+"""Shares of fallbacks, of query-draws and of queries: wherever one is shown, it says which of the
+two it is.
+"""
 
 from collections.abc import Sequence
 

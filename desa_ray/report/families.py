@@ -1,4 +1,4 @@
-"""Families of tests by name: all pairs and outcomes of one are adjusted together."""
+"""Named families of tests: all pairs and outcomes of a family are adjusted together."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -78,7 +78,7 @@ def transition_figure(study: Study) -> Figure | None:
     caption = (
         f"{names}, every query-draw judged once with lists cut at L = {length} and"
         " once on complete lists; macro percent. Off the diagonal the cutoff changed the judgment;"
-        " red cells turn a gain into a loss or back."
+        " red cells turn a gain into a loss or vice versa."
     )
     titles = f"judgment at L = {length}", "judgment on complete lists"
     drawing = HeatMaps(LABELS, *titles, panels)
@@ -200,7 +200,7 @@ def difference_figure(study: Study, other: str) -> Figure | None:
 
 
 def _file_name(method: str) -> str:
-    """A method as part of a file's name, in ASCII; what is changed is told apart by a hash."""
+    """A method as part of a file's name, in ASCII; changed names are distinguished by a hash."""
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", method)
     return plain if plain == method else f"{plain}-{sha256(method.encode()).hexdigest()[:6]}"
 

@@ -1,4 +1,4 @@
-"""Which gain the nDCG of a report has: linear, as BEIR, or exponential, as the paper's numbers
+"""Which gain the nDCG of a report has: linear, as in BEIR, or exponential, as in the paper
 (method.md section 8).
 """
 

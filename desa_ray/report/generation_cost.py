@@ -127,13 +127,15 @@ def _keys(study: Study) -> dict[str, tuple[str, str]]:
 
 def _notes(rows: Iterable[Row], absent: int, count: int) -> list[str]:
     values: list[Mapping[str, Value]] = [row.values for row in rows]
-    notes = ["seconds are those of the processes that generated, whoever ended the run"]
+    notes = [
+        "seconds are those of the processes that generated the texts, whichever run ended the stage"
+    ]
     if any(own["prompt_tokens"] is None for own in values):
         notes.append("–: recorded texts carry no tokens, requests or times")
     if any(own["prompt_tokens"] is not None and own.get("seconds") is None for own in values):
-        notes.append("–: times were not noted with all of these texts (an earlier version's)")
+        notes.append("–: times are missing for some of these texts (stored by an earlier version)")
     if any(own.get("seconds") is not None and own.get("gpu_seconds") is None for own in values):
-        notes.append("GPU seconds –: the workers held no GPU (a processor, or a server's GPUs)")
+        notes.append("GPU seconds –: the workers had no GPU (a CPU, or the GPUs of a server)")
     if absent:
         notes.append(f"{absent} of {count} generations are not in this store and left out")
     return notes

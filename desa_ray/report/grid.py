@@ -1,4 +1,4 @@
-"""The whole grid: every cell with what tells it apart, every measure and its interval."""
+"""The whole grid: every cell with its labels and swept settings, every measure and its interval."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,10 @@ def grid_table(study: Study, sampling: Sampling) -> Table:
         columns.append(Column(f"{outcome.column}_ci", f"{outcome.title}, 95 % CI", outcome.form))
         columns += tail_columns(outcome) if outcome in DEPTHS else []
     every = "every cell that was read; an interval is of the mean over its queries"
-    notes = [every, "an en dash: the cell does not use the setting, or nothing differs for it"]
+    notes = [
+        every,
+        "an en dash: the cell does not use the setting, or the setting makes no difference to it",
+    ]
     return Table("grid", "The whole grid", columns, rows, notes, detail=True)
 
 

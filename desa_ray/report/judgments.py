@@ -1,4 +1,4 @@
-"""How much of the top lists was judged, and what the unjudged documents leave open (method.md
+"""How much of the top lists was judged, and the possible effect of unjudged documents (method.md
 section 8).
 """
 
@@ -19,8 +19,8 @@ UPPER = "its upper end gives each unjudged document of the top the highest grade
 
 
 def judgments_table(study: Study) -> Table | None:
-    """judged@10 and judged@20 and the bounds of nDCG@10 and Recall@20, a data set at a time, then
-    macro; None where no record has them.
+    """judged@10 and judged@20 and the bounds of nDCG@10 and Recall@20, per data set, then macro;
+    None where no record has them.
     """
     rows, macros = [], []
     for method in study.methods:
@@ -46,7 +46,7 @@ def judgments_table(study: Study) -> Table | None:
         Column("ndcg_bounds", "nDCG@10 bounds", "{:.4f}"),
         Column("recall_bounds", "Recall@20 bounds", "{:.4f}"),
     )
-    title = "Judged documents, and what unjudged ones leave open"
+    title = "Judged documents, and the possible effect of unjudged ones"
     return Table("judgments", title, columns, [*rows, *macros], [LINEAR, UPPER], about=study.about)
 
 

@@ -1,8 +1,8 @@
 """Tables in LaTeX (booktabs) that fit one column of a page or both, and a document of all of them.
 
 A table that is wider than a column spans both; one that is wider than these is split into parts,
-each with the columns that name its rows. Nothing is scaled. Columns of one kind stand under a
-common heading, arrows show the direction of better, and the caption names data and settings.
+each with the columns that name its rows. Nothing is scaled. Columns of one kind have a common
+heading, arrows show the direction of better, and the caption names data and settings.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ AT_ONCE = 6  # floats before LaTeX must place them
 
 def latex_table(table: Table, about: str = "", columns: int = 2) -> str:
     """`table` or `table*` environments that need the packages array and booktabs; best values bold,
-    second ones underlined, no quantiles beside means.
+    second ones underlined, without the quantiles of means.
 
     Args:
         table: what is printed.
@@ -69,7 +69,7 @@ def latex_document(
     """A document of two columns that reads every `tables/NAME.tex`, and shows figures.
 
     Args:
-        tables: whose files lie beside it.
+        tables: whose files are next to it.
         figures: name and caption of every `figures/NAME.pdf`.
         columns: that figures span.
     """

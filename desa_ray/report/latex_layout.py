@@ -1,4 +1,4 @@
-"""How a table is laid out on a printed page: widths, headings of several lines, and parts that fit.
+"""Layout of a table on a printed page: widths, headings of several lines, and parts that fit.
 
 Widths are those of Computer Modern at 8 pt, which is wider than Times and Libertine: what fits here
 fits in the templates of the usual conferences.

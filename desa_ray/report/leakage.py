@@ -1,4 +1,4 @@
-"""Leakage: how much of the generated text stands in relevant documents, and what each method gains
+"""Leakage: how much of the generated text occurs in relevant documents, and what each method gains
 on the other queries (method.md section 10.5).
 
 Texts, judgments and documents are read from the store, where the records' keys lead.

@@ -54,7 +54,7 @@ def read_records(
     single = isinstance(paths_or_run_ids, str | PathLike)
     given = [paths_or_run_ids] if single else list(paths_or_run_ids)
     if not given:
-        raise DesaError("no records named", hint="give a file, a folder or the id of an MLflow run")
+        raise DesaError("no records given", hint="give a file, a folder or the id of an MLflow run")
     frames, problems = [], []
     files: dict[Path, Path] = {}  # a file reached by several ways is read once
     run_ids: list[str] = []
@@ -161,14 +161,14 @@ def _files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise DesaError(
-            "no such file or folder, and no run id",
+            "neither a file or folder nor the id of a run",
             where=str(path),
             hint="name records.parquet or a folder",
         )
     found = sorted(path.rglob(FILE), key=lambda file: _counted(file.relative_to(path)))
     if not found:
         raise DesaError(
-            f"no {FILE} below it", where=str(path), hint="name the output folder of a run or sweep"
+            f"contains no {FILE}", where=str(path), hint="name the output folder of a run or sweep"
         )
     return found
 

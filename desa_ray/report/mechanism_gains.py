@@ -1,10 +1,10 @@
-"""How what the operators did relates to what they gained: quarters and rank correlations
+"""How the effects of the operators relate to their gains: quarters and rank correlations
 (method.md section 9).
 
-The dense angle stands against the outcomes of the subject's dense part alone, turnover and relevant
-RR change against those of its sparse part alone (the subject's own outcomes where no part is
-named), each against the reference. Draws are averaged within a query
-first; draws that fell back to the original query are left out.
+The dense angle is compared with the outcomes of the subject's dense part alone, turnover and
+relevant RR change with those of its sparse part alone (the subject's own outcomes where no part is
+named), each against the reference. Draws are averaged within a query first; draws that fell back to
+the original query are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ OUTCOMES = ("ndcg_gain", "recall_gain", "dense_reduction", "sparse_reduction")
 
 @dataclass(frozen=True)
 class Relation:
-    """A diagnostic beside an outcome of the method that has only that operator."""
+    """A diagnostic and an outcome of the method that has only that operator."""
 
     name: str
     diagnostic: str
@@ -54,7 +54,7 @@ OUTCOME_TITLES = {
 
 
 def alone(study: Study, diagnostic: str) -> str:
-    """The method whose outcomes stand beside a diagnostic."""
+    """The method whose outcomes are compared with a diagnostic."""
     return study.roles.parts.get(KINDS[diagnostic], study.roles.own)
 
 
@@ -185,8 +185,8 @@ def _quarter_columns(study: Study) -> tuple[Column, ...]:
 
 
 def correlations_tables(study: Study, seed: int = 0) -> list[Table]:
-    """Spearman within each data set over query means, their mean, and the pooled value beside, each
-    with a 95 % interval.
+    """Spearman within each data set over query means, their mean, and the pooled value, each with a
+    95 % interval.
     """
     macros, by_dataset, constant = [], [], []
     for relation in RELATIONS:
@@ -224,7 +224,9 @@ def correlations_tables(study: Study, seed: int = 0) -> list[Table]:
         macros.append(Row(values, {"correlation": relation.name}))
     if not macros:
         return []
-    notes = [f"gains and reductions of the operator alone, over {method_name(study.roles.base)}"]
+    notes = [
+        f"gains and reductions of the operator alone, relative to {method_name(study.roles.base)}"
+    ]
     if constant:
         notes.append(f"a value that never changes has no correlation: {', '.join(constant)}")
     head = (Column("diagnostic", "diagnostic"), Column("against", "against"))

@@ -1,9 +1,9 @@
-"""What a query costs under each method, beside what it gains: tokens, encoded texts, seconds,
+"""What a query costs under each method, next to its effectiveness: tokens, encoded texts, seconds,
 bytes.
 
 A record's `fusion_key` leads to everything that its ranking was made from, and manifests in the
-store tell what each of those took. A method is charged for all of it, also where methods share it,
-and for one draw: what a query costs when only this method runs. What is made once per corpus
+store record what each of those took. A method is charged for all of it, also where methods share
+it, and for one draw: what a query costs when only this method runs. What is made once per corpus
 (document vectors, postings) is left out, and so are rankings that diagnostics alone compare with.
 """
 
@@ -136,7 +136,7 @@ class _Books:
 
 
 def _worker_seconds(meta: Mapping) -> float | None:
-    """Seconds of all workers; those of the share that was computed stand for the whole."""
+    """Seconds of all workers; extrapolated from the share that was computed."""
     share = meta.get("share_computed", 0.0)
     return meta["seconds"] * meta.get("workers", 1) / share if share else None
 
@@ -173,7 +173,7 @@ def method_costs(store: Store, study: Study) -> dict[str, Cost]:
 
 
 def method_cost_table(store: Store, study: Study, sampling: Sampling) -> Table | None:
-    """A row per method: its effectiveness beside what a query costs."""
+    """A row per method: its effectiveness next to the cost of a query."""
     del sampling
     costs = method_costs(store, study)
     if not costs:
@@ -229,8 +229,10 @@ def _notes(study: Study, costs: Iterable[Cost]) -> list[str]:
     if any(cost.completion_tokens is None for cost in known):
         notes.append("tokens and generation s –: recorded texts carry none")
     if any(cost.cpu_seconds is None for cost in known):
-        notes.append("CPU s –: a part was stored by another run, whose time is not told")
-    notes.append("CPU s holds what the worker had, busy or not; a run on a busy machine shows more")
+        notes.append("CPU s –: a part was stored by another run, whose time is not recorded")
+    notes.append(
+        "CPU s counts the CPUs of a worker, busy or not; a run on a busy machine shows more"
+    )
     return notes
 
 

@@ -1,6 +1,4 @@
-"""What methods, data sets and outcomes are called in print, in the order in which tables
-list them.
-"""
+"""Printed names of methods, data sets and outcomes, in the order in which tables list them."""
 
 from dataclasses import dataclass
 

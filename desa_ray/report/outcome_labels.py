@@ -1,4 +1,4 @@
-"""What the subject's four outcomes say together: better in all, worse in all, or mixed (the
+"""The verdict of the subject's four outcomes together: better in all, worse in all, or mixed (the
 authors' rule, method.md section 10).
 
 An outcome is better where the 95 % interval of its favourable difference (for depths: the other's

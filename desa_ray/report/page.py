@@ -1,5 +1,5 @@
-"""The report as one HTML file: tables that sort, figures with hover values, light and dark, nothing
-from elsewhere.
+"""The report as one HTML file: tables that sort, figures with hover values, a light and a dark
+theme, nothing loaded from elsewhere.
 
 A content security policy in the page forbids every connection, so that "works offline" is checked
 by the browser.
@@ -29,7 +29,7 @@ def page(
     Args:
         facts: what the report is about, name to value, shown on top.
         notes: what was left out or chosen.
-        tables: each with the table of printed numbers that belongs beside it.
+        tables: each with the table of printed numbers that belongs next to it.
         figures: drawn below the tables.
         cells: the table of input cells, at the end.
     """
@@ -119,7 +119,7 @@ def _symbol(found: re.Match[str]) -> str:
 
 
 def _flag(key: str, cell: str) -> str:
-    """Marks what differs from the paper's setting, in tables beside a paper."""
+    """Marks what differs from the paper's setting, in tables that compare with a paper."""
     return (
         "other"
         if key in ("dataset", "encoder", "generator", "protocol") and cell not in ("same", "–")

@@ -1,7 +1,7 @@
-"""How each kind of drawing is painted with matplotlib: panels, marks, axes and the legend.
+"""Draws each kind of figure with matplotlib: panels, marks, axes and the legend.
 
-Colours are Okabe and Ito's, which colour-blind readers tell apart; markers and line styles tell the
-same in grey.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; markers and line styles do
+the same in greyscale.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The paper's preset: what its methods are called, and who is compared with whom there.
+"""The paper's preset: what its methods are called, and which are compared with which.
 
 Only here and in `paper_tables.py` does the report know the paper's method by name.
 """

@@ -1,4 +1,4 @@
-"""What the paper shows beside its main tables: `desa report preset=paper` (method.md sections 10
+"""The paper's further tables: `desa report preset=paper` (method.md sections 10
 and 13).
 
 Macro means with intervals, DESA's gains over Shared, each data set's changes from Original, and the
@@ -30,7 +30,7 @@ DEVELOPED = ("scifact", "nfcorpus", "trec-covid")  # on which the paper chose; t
 NOTES = (
     "generated text is not the authors' (another engine, other seeds): compare sizes, not digits",
     "Qwen2.5-7B-Instruct: the revision is of the Qwen repository; the authors converted it to MLX",
-    "sparse scores are Lucene's own: the authors' tie adjuster lost 25 documents on Touché-2020",
+    "sparse scores are Lucene's own: the authors' tie adjustment lost 25 documents on Touché-2020",
 )
 
 
@@ -156,7 +156,7 @@ PAPER_TABLES = (
     ),
     ("macro intervals", macro_intervals_table, "needs a method of the main comparison"),
     ("gains over Shared", gains_over_shared_table, "needs desa and shared in every data set"),
-    ("changes of data sets", changes_table, "needs original and another main method"),
+    ("changes in each data set", changes_table, "needs original and another main method"),
     ("calibrated AnchorQE", calibrated_table, "needs anchorqe_calibrated"),
-    ("held-out sets", held_out_table, "needs data sets of development and others"),
+    ("held-out sets", held_out_table, "needs development data sets and others"),
 )

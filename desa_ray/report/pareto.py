@@ -1,5 +1,5 @@
-"""Effectiveness against what it costs, with the Pareto front: certification depth, and what a query
-takes in tokens, seconds and bytes.
+"""Effectiveness against cost, with the Pareto front: certification depth, and tokens, seconds and
+bytes per query.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +21,9 @@ PLOT_LEFT, WIDTH, HEIGHT, TOP = 70, 630, 320, 40
 OUTCOME = "nDCG@10 (more is better)"
 DEPTH = "total certification depth, documents (less is better)"
 COSTS = {
-    "completion_tokens": "completion tokens a query (less is better)",
-    "cpu_seconds": "CPU seconds a query (less is better)",
-    "bytes": "bytes stored a query (less is better)",
+    "completion_tokens": "completion tokens per query (less is better)",
+    "cpu_seconds": "CPU seconds per query (less is better)",
+    "bytes": "bytes stored per query (less is better)",
 }
 Spread = Mapping[str, tuple[float, Ends]]
 
@@ -84,7 +84,7 @@ def _figure(name: str, title: str, panels: Mapping[str, Sequence[Mark]]) -> Figu
     caption = (
         "Macros over the same data sets; bars are 95 % bootstrap intervals. The dashed line joins"
         " the Pareto front, the larger points: no method is better in both. Where names would"
-        " overlap, hover the point."
+        " overlap, hover over the point."
     )
     drawing = Points(OUTCOME, panels)
     return Figure(name, title, caption, _page_svg(drawing, title), drawing)

@@ -1,8 +1,8 @@
-"""A paper's printed numbers beside the report's own, each with what differs in how it was made.
+"""A paper's printed numbers next to the report's own, each with the differences in how it was made.
 
 The numbers are data (conf/compare/NAME.yaml): table, row keys, column, value. Nothing is compared
-silently: a line says for data set, encoder, generator and protocol whether the report's cell is the
-paper's, and what it is instead.
+silently: each row says for data set, encoder, generator and protocol whether the report's cell
+    equals the paper's, and otherwise what it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -107,11 +107,11 @@ class Published:
         notes = [
             f"printed with {setting}",
             (
-                "lines that are not the same in every respect stand beside the printed numbers,"
-                " they do not reproduce them"
+                "rows that differ in some respect are shown next to the printed numbers but do not"
+                " reproduce them"
             ),
         ]
-        title = f"{table.title}: beside the {self.name}"
+        title = f"{table.title}: next to the {self.name}"
         return (
             Table(f"{table.name}_beside_{self.name}", title, COLUMNS, rows, notes) if rows else None
         )

@@ -1,9 +1,8 @@
-"""Whether a table of query records can be one: columns, their types, and values that a run could
+"""Checks whether a table can be query records: columns, their types, and values that a run could
 have written.
 
 Any parquet file can be handed to a report; what is not a record of this platform is refused by
-column, and so is a file that is not the one its run wrote, where the run's own summary lies beside
-it.
+column, and so is a file that is not the one its run wrote, if the run's own summary is next to it.
 """
 
 import json
@@ -66,8 +65,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
         for name in (*WHOLE, *WHOLE_OR_NONE, *FURTHER_WHOLE)
     },
     **{
-        name: ("truth values", lambda kind: kind == pl.Boolean)
-        for name in (*TRUTH_OR_NONE, "fallback")
+        name: ("booleans", lambda kind: kind == pl.Boolean) for name in (*TRUTH_OR_NONE, "fallback")
     },
     **{
         name: ("numbers", lambda kind: kind.is_float())
@@ -76,7 +74,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     "top": ("lists of text", lambda kind: kind == pl.List(pl.String)),
     "weights": ("lists of numbers", lambda kind: kind in (pl.List(pl.String), pl.List(pl.Float64))),
     "cutoffs": ("lists of whole numbers", lambda kind: kind == pl.List(pl.Int64)),
-    "cut_same_top": ("lists of truth values", lambda kind: kind == pl.List(pl.Boolean)),
+    "cut_same_top": ("lists of booleans", lambda kind: kind == pl.List(pl.Boolean)),
     **{name: ("lists of numbers", lambda kind: kind == pl.List(pl.Float64)) for name in CUTS[1:]},
 }
 HINT = "name records.parquet files that `desa run` wrote"
@@ -85,7 +83,7 @@ HINT = "name records.parquet files that `desa run` wrote"
 def check_columns(records: pl.DataFrame, where: str) -> None:
     """Raises DesaError where a column that every record has is missing."""
     if missing := [name for name in REQUIRED if name not in records.columns]:
-        what = f"these are no query records: columns missing: {listed(missing, 30)}"
+        what = f"these are not query records: missing columns: {listed(missing, 30)}"
         raise DesaError(what, where=where, hint=HINT)
 
 
@@ -113,7 +111,7 @@ def check_records(records: pl.DataFrame, where: str) -> None:
     for name, outside in (_outside(records) | _lists(records)).items():
         if outside.height:
             value = _told(outside[name][0])
-            what = f"column {name} holds {value}, which no run writes ({_rows(outside)})"
+            what = f"column {name} holds {value}, which desa never writes ({_rows(outside)})"
             found.append(DesaError(what, where=where, hint=again))
     if (uneven := _unevenly_judged(records)).height:
         what = (
@@ -208,7 +206,7 @@ def _unevenly_judged(records: pl.DataFrame) -> pl.DataFrame:
 
 
 def check_unchanged(file: Path) -> None:
-    """Compare a cell's records with the SHA-256 in the `summary.json` beside them, where there is
+    """Compare a cell's records with the SHA-256 in the `summary.json` next to them, where there is
     one.
 
     Raises:
@@ -223,11 +221,11 @@ def check_unchanged(file: Path) -> None:
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         hint = "run the cell again, or remove it to report without this check"
         raise DesaError(
-            "is damaged: not the JSON that a run writes", where=str(summary), hint=hint
+            "is damaged: not JSON as a run writes it", where=str(summary), hint=hint
         ) from None
     if not wanted:
         return
     found = sha256_file(file)
     if found not in wanted:
-        what = f"is not what its run wrote: SHA-256 {found}, summary.json says {listed(wanted)}"
+        what = f"has changed since its run: SHA-256 {found}, summary.json says {listed(wanted)}"
         raise DesaError(what, where=str(file), hint="run the cell again; what is stored is reused")

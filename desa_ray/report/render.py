@@ -12,7 +12,7 @@ MARKDOWN = {"best": "**{}**", "second": "_{}_", "": "{}"}
 
 
 def rich_table(table: Table) -> PlainTable:
-    """For a terminal: best values bold, second ones underlined, no quantiles beside means."""
+    """For a terminal: best values bold, second ones underlined, without the quantiles of means."""
     table = table.narrow()
     notes = "\n".join(map(printable, table.notes))
     title = f"{table.title}: {table.about}" if table.about else table.title

@@ -1,4 +1,4 @@
-"""The main table, the table of data sets, and the evidence a channel at a time (the paper's tables
+"""The main table, the table of data sets, and the evidence per channel (the paper's tables
 1, 2 and 6a).
 """
 
@@ -33,7 +33,7 @@ def outcome_column(outcome: Outcome) -> Column:
 
 
 def outcome_columns(outcomes: Sequence[Outcome]) -> list[Column]:
-    """A column of each outcome's macro, and beside depths their quantiles."""
+    """A column of each outcome's macro, and, for depths, their quantiles."""
     columns = []
     for outcome in outcomes:
         columns.append(outcome_column(outcome))
@@ -108,7 +108,7 @@ def _better(key: str, title: str, form: str, help_: str, heads: tuple[str, str])
 
 
 def main_table(study: Study) -> Table | None:
-    """Macro means of the main methods, and what they change beside the reference."""
+    """Macro means of the main methods, and what they change compared with the reference."""
     rows = []
     base = study.roles.base
     for method in main_methods(study):
@@ -243,7 +243,7 @@ def channel_evidence_table(study: Study) -> Table | None:
         *(_support(f"{m}_support", method_name(m), ratio) for m in others),
         _support("subject_support", own, ratio),
     )
-    return Table("channel_evidence", "Evidence a channel at a time", columns, rows)
+    return Table("channel_evidence", "Evidence per channel", columns, rows)
 
 
 def _support(key: str, name: str, help_: str) -> Column:

@@ -130,8 +130,8 @@ def variations(
 
 
 def robustness_table(study: Study) -> Table | None:
-    """The subject against the reference for every value of every axis that varies, a data set at a
-    time, then macro.
+    """The subject against the reference for every value of every axis that varies, per data set,
+    then macro.
     """
     own, base = study.roles.own, study.roles.base
     rows = robustness_rows(study, own) if own != base else []

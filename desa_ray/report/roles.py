@@ -1,4 +1,4 @@
-"""Who is compared with whom: a report's subject, its baselines, and what further tables are about.
+"""Which methods a report compares: its subject, its baselines, and what further tables are about.
 
 Whatever is not named follows from what the records hold (`choice.py`); the paper's own are one
 preset (`paper.py`).

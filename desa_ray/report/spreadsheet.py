@@ -1,8 +1,8 @@
-"""CSV files that a spreadsheet opens as what they say: text stays text, numbers stay numbers.
+"""CSV files that a spreadsheet does not interpret: text stays text, numbers stay numbers.
 
 A spreadsheet runs a cell that begins with `=`, `+`, `-` or `@` as a formula, also after a tab or a
 line end. Such text gets an apostrophe in front, which spreadsheets show as text; numbers, written
-as text or not, are left alone. Parquet files and TREC runs beside the CSV keep every id as it is.
+as text or not, are left alone. Parquet files and TREC runs next to the CSV keep every id as it is.
 """
 
 from collections.abc import Sequence

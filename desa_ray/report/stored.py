@@ -1,4 +1,4 @@
-"""What a record's `fusion_key` leads to in the store: texts, judgments, generated passages and
+"""What the store holds for a record's `fusion_key`: texts, judgments, generated passages and
 complete rankings.
 
 Only the story of one query reads the store; every table and figure comes from the records. Files

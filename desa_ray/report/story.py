@@ -81,7 +81,7 @@ class Story:
     def _generated(self) -> list[str]:
         if self.after["fallback"]:
             return [
-                "The generated text was invalid, so its channels are the query's own.",
+                "The generated text was invalid, so its channels use the query alone.",
                 "",
             ]
         lines: list[str] = []

@@ -111,7 +111,7 @@ class Study:
             chosen[axis], others = chosen_value(self.cells, axis, asked, usual=self.usual)
             if others:
                 self.notes.append(
-                    f"main tables are about {axis} {chosen[axis]}; also there: {listed(others)}"
+                    f"main tables are about {axis} {chosen[axis]}; there are also: {listed(others)}"
                 )
         own = {axis: chosen.pop(axis) for axis in further}
         return Setting(**chosen, further=own)
@@ -137,7 +137,7 @@ class Study:
             size = asked[0] if asked else max(sizes) if self.usual else sizes[0]
             if others := sorted(set(sizes) - {size}):
                 what = f"main tables are about {size} documents of {dataset}"
-                self.notes.append(f"{what}; also there: {listed(others)}")
+                self.notes.append(f"{what}; there are also: {listed(others)}")
             counts = Counter(
                 (cell.corpus_docs, cell.qrels_hash, cell.queries)
                 for cell in own
@@ -159,7 +159,7 @@ class Study:
             if cell is self.calibrated(cell.dataset, cell.method):
                 self.notes.append(
                     f"{cell.dataset}: {cell.method} has {len(cell.queries)} of {len(queries)}"
-                    " queries, the others gave its alpha; main tables leave it out"
+                    " queries, since the others calibrated its alpha; main tables leave it out"
                 )
                 continue
             differs = []
@@ -189,7 +189,7 @@ class Study:
 
     @cached_property
     def two_channels(self) -> list[str]:
-        """Methods of the main setting whose records tell a dense and a sparse depth."""
+        """Methods of the main setting whose records have a dense and a sparse depth."""
         found = []
         for method in self.methods:
             if all(map(two_channels, self.cells_of(method))):

@@ -1,5 +1,4 @@
-"""A table as data: columns with a format, rows with raw values and what they are about; renderers
-know the rest.
+"""A table as data: columns with a format, rows with raw values and labels; renderers do the rest.
 
 Values stay unrounded until they are shown, so that CSV and parquet carry them whole. A value is
 text, a number, an interval (two numbers), or None where there is none.
@@ -23,7 +22,7 @@ class Column:
     Attributes:
         better: which end of the column is marked as best, if any.
         help: a sentence for readers, where the title does not say it all.
-        tail: quantiles beside a mean, which terminals and printed pages have no place for.
+        tail: quantiles of a mean, for which terminals and printed pages have no room.
         toward: which end is better where none is marked.
         group, short: in print, the heading that the column shares with its neighbours, and its own
             title below that.
@@ -81,8 +80,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is its file name and anchor; `notes` stand below it; a `detail` is not printed to the
-    terminal; `about`, under the title, says which cells it took.
+    """`name` is its file name and anchor; `notes` are printed below it; a `detail` is not printed
+    to the terminal; `about`, under the title, says which cells it took.
     """
 
     name: str
@@ -94,7 +93,7 @@ class Table:
     about: str = ""
 
     def narrow(self) -> "Table":
-        """The table without quantiles beside means."""
+        """The table without the quantiles of means."""
         return replace(self, columns=[column for column in self.columns if not column.tail])
 
     def shown(self) -> list[list[str]]:

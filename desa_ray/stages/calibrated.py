@@ -1,4 +1,4 @@
-"""What a calibration found: alpha, and the queries it was found with."""
+"""The result of a calibration: alpha, and the queries that it was computed from."""
 
 import polars as pl
 

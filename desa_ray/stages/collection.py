@@ -2,7 +2,7 @@
 workers.
 
 Whatever a collection came from (folder, zip, hub, demo), its corpus, queries and judgments are
-keyed by the hash of their rows. Thus a corpus keeps its vectors when only its judgments change, and
+keyed by the hash of their rows. Thus a corpus keeps its vectors if only its judgments change, and
 a zip and its folder are one corpus.
 """
 
@@ -40,7 +40,7 @@ def _loaded(config: DatasetConfig, data_home: str) -> Collection:
 
 
 def _changed(config: DatasetConfig) -> DesaError:
-    hint = "run again when nothing writes to it any more"
+    hint = "rerun when nothing writes to it any more"
     return DesaError(
         "its files changed while they were read", where=f"dataset {config.name}", hint=hint
     )

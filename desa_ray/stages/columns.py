@@ -1,5 +1,5 @@
-"""Columns of lists from flat values: polars takes Python's lists one at a time, Arrow takes where
-they begin.
+"""Columns of lists from flat values: polars converts Python's lists one by one, Arrow only needs
+their offsets.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def list_column(flat: pl.Series, starts: NDArray[np.int64]) -> pl.Series:
 
 
 def frame_of(columns: dict[str, list[Any]], schema: pl.Schema) -> pl.DataFrame:
-    """A frame of one Python list a column, in the schema's order. Raises TypeError for a value of
+    """A frame of one Python list per column, in the schema's order. Raises TypeError for a value of
     another type.
     """
     return pl.DataFrame(

@@ -100,8 +100,8 @@ def dense_scores(
     """Yields (first document, float32 scores [queries, n]) for blocks of the documents start..stop,
     in their order.
 
-    Vectors stream past a shard at a time; a corpus whose prepared vectors take less than half of
-    the budget stays prepared in the worker. `start` and `stop` lie on the edges of vector shards.
+    Vectors are read one shard at a time; a corpus whose prepared vectors take less than half of
+    the budget stays prepared in the worker. `start` and `stop` are edges of vector shards.
     """
     vectors = stage.inputs["vectors"]
     shards = vectors.stored_shards()

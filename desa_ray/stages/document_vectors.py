@@ -19,7 +19,7 @@ from desa_ray.store.content import ArrayHasher
 
 @dataclass(frozen=True)
 class DocumentVectorsWork(Work):
-    """Encodes documents, behind their prefix, into one FAISS flat index file per shard."""
+    """Encodes documents, after their prefix, into one FAISS flat index file per shard."""
 
     pool: Pool
     shard_documents: int
@@ -70,7 +70,7 @@ class DocumentVectorsWork(Work):
 def document_vectors_stage(
     corpus: Stage, encoder: Mapping[str, Any], prefix: str, work: DocumentVectorsWork, label: str
 ) -> Stage:
-    """The vectors of a corpus under an encoder's identity; `prefix` stands before each document."""
+    """The vectors of a corpus under an encoder's identity; `prefix` is put before each document."""
     params: dict[str, Any] = {"encoder": encoder}
     if prefix:  # which most encoders have not: their keys stay
         params["prefix"] = prefix

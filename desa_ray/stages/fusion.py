@@ -1,7 +1,8 @@
-"""Fusion and replay of one method and draw: a record per query, and the head of its fused run.
+"""Fusion and replay of one method and draw: one record per query, and the top of its fused run.
 
 Reads complete rankings, computes the exact fused order, the certification depths, the effectiveness
-and the diagnostics that need whole rankings. It is the only stage that knows kappa and weights.
+and the diagnostics that need whole rankings. It is the only stage that depends on kappa and
+weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

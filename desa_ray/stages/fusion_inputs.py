@@ -25,7 +25,7 @@ Numbers = NDArray[np.int32]
 
 
 class Inputs:
-    """What a fusion stage reads; whole tables are read once a worker."""
+    """What a fusion stage reads; whole tables are read once per worker."""
 
     def __init__(self, cache: WorkerCache, stage: Stage):
         self.cache, self.params = cache, stage.params
@@ -93,7 +93,7 @@ class Weighed:
     fusion.
 
     Attributes:
-        infos: what the ranking stages tell about the query, a channel each.
+        infos: what the ranking stages say about the query, one per channel.
         lengths: how long the channels' rankings are; `cut_lengths`, how much of them a method's
             `prefix` leaves.
         all_weights: one per channel; `weights`, those above 0.

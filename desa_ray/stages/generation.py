@@ -1,4 +1,4 @@
-"""Generated texts in the store: one artifact a (queries, prompt, generator, draw), rows in query
+"""Generated texts in the store: one artifact per (queries, prompt, generator, draw), rows in query
 order.
 
 A stored output is the record: whatever made it (a recording, an engine), later stages read it here
@@ -166,8 +166,8 @@ class Generations:
         return self.records["fallback"].to_list()
 
     def texts_or(self, queries: Sequence[str]) -> list[list[str]]:
-        """The texts of each query; a fallback row stands as repeated query text, which no result
-        depends on.
+        """The texts of each query; a fallback row is filled with the query text, on which no result
+        depends.
         """
         texts = self.records["texts"].to_list()
         return [

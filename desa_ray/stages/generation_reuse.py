@@ -1,4 +1,4 @@
-"""Generated text that the store has already, under another set of queries: of a sample, or of a
+"""Generated text that the store already has for another set of queries, such as a sample or a
 superset.
 
 A record depends on its own request alone (generator, data set, prompt, draw, query), and a stored

@@ -1,7 +1,7 @@
-"""Every numba kernel of a run, compiled once a machine.
+"""Every numba kernel of a run, compiled once per machine.
 
-numba keeps what it compiled beside the sources (or in the user's cache folder). Workers that start
-together would all find nothing there and all compile; so each one first calls every kernel on a few
+numba keeps compiled code next to the sources (or in the user's cache folder). Workers that start
+together would all find nothing and all compile; so each one first calls every kernel on a few
 numbers under a lock that the machine shares: the first compiles, the others load. The calls use the
 argument types of real runs, which a test holds them to: a run after this compiles nothing more.
 """

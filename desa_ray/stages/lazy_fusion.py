@@ -1,11 +1,11 @@
 """Fusion of prefixes: the certified top and its depths without complete rankings, the paper's
 online ranked access.
 
-Every query is replayed on what is held of its channels; the queries whose top is not certain yet
-get prefixes twice as deep, all of a shard's queries together, until none is left. What comes out is
-what complete rankings give, since the replay never looks behind its certification depth. Complete
-rankings alone give the mechanism diagnostics and the hashes of whole rankings; these stay null. The
-fused run ends where certainty does: at the top that the measures need.
+The lazy rule: every query is replayed on the prefixes of its channels; the queries whose top is not
+yet certified get prefixes twice as deep, all of a shard's queries together, until none is left. The
+result is that of complete rankings, since the replay never reads past its certification depth. Only
+complete rankings give the mechanism diagnostics and the hashes of whole rankings; these stay null.
+The fused run ends where certification does: at the top that the measures need.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def check_lazy(
     ):
         what = (
             f"scoring {config.encoder.scoring!r} differs between batches, so two passes would not"
-            " fit together"
+            " be consistent"
         )
         found.append(
             DesaError(

@@ -1,10 +1,9 @@
 """Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon
 as it is done.
 
-A stored shard is the record: a resumed run reads it and never generates it again, also where
-another run (on a GPU without batch-invariant mode) would give other words. Records that other sets
-of queries brought into the store are taken over (reuse.py); the shards cover the queries that are
-left.
+A stored shard is final: a resumed run reads it and never generates it again, even if another run
+(on a GPU without batch-invariant mode) would give other words. Records that are stored for other
+sets of queries are reused (generation_reuse.py); the shards cover the queries that are left.
 """
 
 import time

@@ -1,4 +1,5 @@
-"""Operators and fusion rules by name: the platform's own, or plug-ins', whose results are checked.
+"""Operators and fusion rules by name: those of the platform, and those of plug-ins, whose results
+are checked.
 
 Foreign code may return anything; what enters a ranking or a record has the right shape and values,
 or the run ends with one line that names the plug-in.
@@ -149,7 +150,7 @@ def _dense(own: Plugin, function: Callable[..., Any]) -> Callable[..., Any]:
         except DesaError as error:
             raise own.wrong(error.what, CORRECT) from None
         except (TypeError, ValueError, AttributeError):
-            what = "returned no pair of float32 vectors and diagnostics"
+            what = "did not return a pair of float32 vectors and diagnostics"
             raise own.wrong(what, CORRECT) from None
         if any(np.shares_memory(expanded, given) for given in vectors.values()):
             expanded = expanded.copy()  # fallbacks are written into it
@@ -163,7 +164,7 @@ def _sparse(own: Plugin, function: Callable[..., Any]) -> Callable[..., Any]:
         found = own.called(function, hits, **numbers)
         scores = getattr(found, "scores", None)
         if not isinstance(scores, np.ndarray) or scores.dtype not in (np.float32, np.float64):
-            raise own.wrong("returned no hit list with float scores", CORRECT)
+            raise own.wrong("did not return a hit list with float scores", CORRECT)
         if not np.isfinite(scores).all():
             raise own.wrong("returned scores that are not finite", CORRECT)
         return found
@@ -185,7 +186,7 @@ def _rule(name: str, expected: tuple) -> Fusion:
     def replayed(channels: Sequence[np.ndarray], *given: Any) -> Replay:
         found = own.called(loaded.replay, channels, *given)
         if not isinstance(found, Replay) or len(found.depths) != len(channels):
-            raise own.wrong("returned no Replay with a depth per channel", CORRECT)
+            raise own.wrong("did not return a Replay with a depth per channel", CORRECT)
         _documents(own, found.topk, channels)
         return found
 
@@ -203,9 +204,9 @@ def _rule(name: str, expected: tuple) -> Fusion:
 def _documents(own: Plugin, found: Any, channels: Sequence[np.ndarray]) -> np.ndarray:
     """Documents of the channels, each once."""
     if not isinstance(found, np.ndarray) or found.dtype != np.int32 or found.ndim != 1:
-        raise own.wrong("returned no int32 array of documents", CORRECT)
+        raise own.wrong("did not return an int32 array of documents", CORRECT)
     if np.unique(found).size != found.size:
         raise own.wrong("returned a document twice", CORRECT)
     if not np.isin(found, np.concatenate([np.empty(0, np.int32), *channels])).all():
-        raise own.wrong("returned a document that no channel has", CORRECT)
+        raise own.wrong("returned a document that is in no channel", CORRECT)
     return found

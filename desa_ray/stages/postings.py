@@ -2,7 +2,7 @@
 
 Lucene builds its index in a scratch folder, the postings are read out of it once, and the index is
 dropped: everything later (complete-list BM25 at any k1 and b) needs the postings alone and no JVM.
-An index kept beside them would be a second copy of the same data that nothing reads and whose bytes
+An index kept as well would be a second copy of the same data that nothing reads and whose bytes
 differ from build to build.
 """
 

@@ -1,15 +1,15 @@
 """Ranked prefixes: what lazy retrieval keeps of a channel instead of its complete ranking.
 
 A prefix artifact holds the first `depth` documents of every query's ranking, exact scores, ties by
-number, and how long the ranking is. Like a ranking it knows no kappa and no weight. Dense scores
-are computed a group of documents at a time, by whichever worker takes the group: each keeps its own
-best, `finish` merges them, and no process ever holds a score for every document. Sparse lists are
-scored a range of documents at a time, for one query after another.
+number, and how long the ranking is. Like a ranking, it does not depend on kappa or weights. Dense
+scores are computed for one group of documents at a time, by whichever worker takes the group: each
+keeps its own best, `finish` merges them, and no process ever holds a score for every document.
+Sparse lists are scored one range of documents at a time, for one query after another.
 
 Where a fusion finds a prefix too short, `deepened` makes the one twice as deep, for the queries
 that need it, and keeps it in the store under the depth and the query: another kappa finds it there.
-What a prefix holds depends on its depth alone, never on groups, blocks, workers, or on who asked
-for it.
+What a prefix holds depends on its depth alone, never on groups, blocks, workers, or on which run
+asked for it.
 """
 
 from abc import abstractmethod

@@ -2,7 +2,7 @@
 
 Parts of a shard: `docs-*.npy` (document numbers int32, best first, queries one after another) and
 `queries-*.parquet` (length, ranking hash, dense angle, the two best scores). A ranking does not
-know kappa or weights, so a sweep over those reads it and ranks nothing again.
+depend on kappa or weights, so a sweep over those reuses it.
 """
 
 import hashlib
@@ -238,7 +238,7 @@ class Rankings:
 
 
 def opened(cache: WorkerCache, stage: Stage) -> Rankings:
-    """The stage's rankings, opened once a worker for all that read them (those of a sweep over
+    """The stage's rankings, opened once per worker for all that read them (those of a sweep over
     kappa are the same).
     """
     content = stage.artifact.manifest()["content"]

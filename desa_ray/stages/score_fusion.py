@@ -1,6 +1,6 @@
 """Score fusion as a fusion stage: records without depths, from the top scores of each channel.
 
-Rankings, complete or not, only tell it lengths and support; what is fused is the same with all.
+It takes only lengths and support from rankings, complete or not; the fused lists are the same.
 """
 
 from collections.abc import Sequence

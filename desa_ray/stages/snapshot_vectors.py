@@ -1,4 +1,4 @@
-"""Snapshot vectors: the vectors of part of a corpus, taken out of those of the whole; nothing is
+"""Snapshot vectors: the vectors of part of a corpus, taken from those of the whole; nothing is
 encoded.
 """
 
@@ -18,7 +18,7 @@ from desa_ray.store.tables import read_array, write_array
 
 @dataclass(frozen=True)
 class SnapshotVectorsWork(Work):
-    """Takes a snapshot's vectors out of those of the whole corpus; nothing is encoded.
+    """Takes a snapshot's vectors from those of the whole corpus; nothing is encoded.
 
     Engines whose vectors depend on a text's neighbours (torch) would give a snapshot other bits; so
     the whole corpus's vectors are the ones that count. Inputs: `corpus`, `whole` (its documents),

@@ -1,4 +1,4 @@
-"""Text vectors: each distinct text that a template makes of queries and their generated texts,
+"""Text vectors: each distinct text that a template makes from queries and their generated texts,
 encoded once.
 """
 

@@ -1,3 +1,1 @@
-"""Content-addressed artifacts: what was computed once is found again by its key, and never trusted
-unchecked.
-"""
+"""Content-addressed artifacts: results are found by their keys and never used unchecked."""

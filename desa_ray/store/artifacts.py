@@ -1,5 +1,5 @@
-"""An artifact is a folder of write-once parts with a manifest written last; no manifest means not
-there.
+"""An artifact is a folder of write-once parts with a manifest written last; without a manifest, the
+artifact does not exist.
 
 <root>/<stage>/<key12>/layout.json                   how the work was cut, fixed at the first write
                        part-00000-<sha12>.parquet    a part's bytes part-00000.parquet.json
@@ -175,7 +175,7 @@ class Artifact:
         content: str | None = None,
         made: Sequence[Maker] | None = None,
     ) -> PartInfo:
-        """Store a part unless it is there; the first writer's part stands.
+        """Store a part unless it is there; the first writer's part counts.
 
         Args:
             name: letters, digits, `_` and `-`, then an extension other than json.
@@ -186,7 +186,7 @@ class Artifact:
             made: who made its rows; plain data.
 
         Returns:
-            What is stored. A stage that is not reproducible (generation) goes on with those rows,
+            What is stored. A stage that is not reproducible (generation) continues with those rows,
             not with its own.
         """
         known = self._part(name)
@@ -217,7 +217,7 @@ class Artifact:
         parts: Iterable[str] | None = None,
     ) -> dict[str, Any]:
         """Write the manifest; from then on the artifact is there. Where another run was first, its
-        manifest stands.
+        manifest counts.
 
         Args:
             content_hash: hex SHA-256 over the logical rows in order, whatever the parts.

@@ -1,4 +1,4 @@
-"""What lies in a store, for the people who look after the disk: every artifact's folder, complete
+"""The contents of a store, for the people who maintain the disk: every artifact's folder, complete
 or not.
 """
 
@@ -87,5 +87,5 @@ def _manifest(data: bytes, stage: str, short: str) -> tuple[dict[str, Any], Key]
     document = checked(unseal(data), ManifestShape)
     key = Key(**document["key"])
     if (key.stage, key.short) != (stage, short):
-        raise ValueError(f"its key belongs into {key.stage}/{key.short}")
+        raise ValueError(f"its key belongs in {key.stage}/{key.short}")
     return document, key

@@ -1,4 +1,4 @@
-"""Content hashes over logical rows in order: equal rows give equal hashes, however they were cut,
+"""Content hashes over logical rows in order: equal rows give equal hashes, however they are split,
 chunked or stored.
 
 A table is hashed column by column: every column is one or more byte streams (validity, values,

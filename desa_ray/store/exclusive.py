@@ -1,5 +1,5 @@
-"""The lock of a stored stage: one process at a time fixes its layout, and drops what is out of date
-or damaged.
+"""The lock of a stored stage: one process at a time fixes its layout and removes what is out of
+date or damaged.
 
 An object store has no such lock; there, runs at once are safe as long as none finds a stage out of
 date or damaged. Whoever holds the lock of a key sees the store as it is: a repair of an input would
@@ -31,7 +31,7 @@ def exclusive(files: Files, key: Key) -> Generator[None]:
     """Hold the lock of a key for the length of the block.
 
     Raises:
-        DesaError: another process had it for too long, or this file system gives no locks.
+        DesaError: another process had it for too long, or this file system does not support locks.
     """
     place = (
         nullcontext()

@@ -1,5 +1,5 @@
-"""What a failing disk says, in the user's words: system errors become one `DesaError` with its
-place and hint.
+"""Errors of a failing disk in plain words: system errors become one `DesaError` with place and
+hint.
 """
 
 import errno
@@ -14,7 +14,7 @@ from desa_ray.errors import DesaError
 
 FREE = "free space, then rerun: finished parts are kept"
 OTHER_ROOT = "set store.root to a folder that can be written"
-NO_FOLDER = ("a file stands where a folder is needed", "set store.root to a folder")
+NO_FOLDER = ("there is a file where a folder is needed", "set store.root to a folder")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # Clients of object stores raise errors of their own for what is no answer of the store.
 REMOTE = ("aiobotocore", "aiohttp", "azure", "botocore", "google", "requests")
@@ -31,8 +31,8 @@ CAUSES = {
     errno.ENOTDIR: NO_FOLDER,
     errno.EEXIST: NO_FOLDER,
     errno.ENOENT: (
-        "the folder vanished or cannot be made",
-        "check store.root, and that nobody clears it; then rerun",
+        "the folder has disappeared or cannot be created",
+        "check store.root, and that nobody empties it; then rerun",
     ),
 }
 

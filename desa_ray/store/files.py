@@ -1,7 +1,7 @@
 """All file access of the store: a file is published whole, once, or it is not there.
 
-On a local file system a file is written under a hidden temporary name beside its place, flushed to
-the disk, and linked to its final name: a link, unlike a rename, fails when the name is taken, so
+On a local file system a file is written under a hidden temporary name in the same folder, flushed
+to the disk, and linked to its final name: a link, unlike a rename, fails when the name is taken, so
 the first of two racing writers wins and a killed one leaves nothing but its temporary file. On any
 other fsspec file system one conditional put (`mode="create"`) does the same; object stores never
 show half an object.
@@ -67,7 +67,7 @@ class Files:
     """Write-once files below one root: a local folder or any fsspec URL. Names are relative, with
     `/`.
 
-    Every method raises DesaError where the disk is full, read-only, forbidden, or a file stands in
+    Every method raises DesaError where the disk is full, read-only, forbidden, or a file is in
     the way.
 
     Raises:
@@ -273,7 +273,9 @@ class Files:
                 errno.ENOSYS,
             ):
                 raise
-            what = "this file system has no hard links, by which files are published once"
+            what = (
+                "this file system has no hard links, which are needed to publish a file only once"
+            )
             raise DesaError(
                 what, where=self.where(name), hint="set store.root to another disk"
             ) from error

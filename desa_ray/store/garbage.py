@@ -1,5 +1,5 @@
-"""What may go from a store: everything that nothing kept is built on, that is old enough, and that
-nobody is using.
+"""What may be removed from a store: everything that is not needed by something kept, is old enough,
+and is not in use.
 
 Only this module removes artifacts that are whole. A folder without a readable manifest has no known
 key; it is told by the first digits of keys that are kept.
@@ -110,7 +110,7 @@ def _in_use(files: Files) -> set[str]:
     """Digests that live sweeps rely on."""
     live = [holder for holder in holders(files) if holder.live]
     if silent := [str(holder) for holder in live if holder.keys is None]:
-        hint = "wait until its plan stands, or until it is done"
+        hint = "wait until it has made its plan, or until it has ended"
         raise DesaError(
             f"a running sweep has not yet said what it uses: {listed(silent)}",
             where="gc",

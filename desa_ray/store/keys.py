@@ -1,4 +1,5 @@
-"""A key is everything that decides a result, as plain data; its digest is the artifact's address.
+"""An artifact key is everything that decides a result, as plain data; its digest is the artifact's
+address.
 
 Two runs that would compute the same thing must make the same key, today and on any machine, so
 values whose text form is not stable (NaN, sets, objects, paths) are refused with the place and a
@@ -41,7 +42,7 @@ def plain(value: Any, where: str) -> Any:
         for name in mapping:
             if type(name) is not str:
                 raise DesaError(
-                    f"{name!r} cannot name a value", where=where, hint="use string names"
+                    f"{name!r} cannot be the name of a value", where=where, hint="use string names"
                 )
         return {
             plain(name, where): plain(item, f"{where}.{name}") for name, item in mapping.items()
@@ -55,7 +56,7 @@ def plain(value: Any, where: str) -> Any:
             raise DesaError(
                 f"{value} is not a stable value",
                 where=where,
-                hint="use null or a string that says it",
+                hint="use null or a string that names it",
             )
         return value + 0.0  # reads -0.0 as 0.0
     if type(value) is str:
@@ -84,7 +85,7 @@ class Key:
             has no key.
 
     Raises:
-        DesaError: an unstable value; says where it stands and how to write it.
+        DesaError: an unstable value; says where it is and how to write it.
     """
 
     stage: str

@@ -1,5 +1,5 @@
-"""Leases: who is at work on a store, and which artifacts they rely on, so that cleaning up leaves
-those alone.
+"""Leases: which processes use a store, and which artifacts they rely on, so that garbage collection
+leaves those alone.
 
 `<root>/.leases/<owner>.json` says process, machine, time of the last heartbeat and the digests of
 the keys in use. On the owner's own machine (same boot, same process namespace) the process decides
@@ -7,7 +7,7 @@ whether a lease is live; elsewhere a heartbeat older than `STALE_S` means that t
 Clocks of machines that share a store must agree within that.
 
 A sweep takes its lease before it looks at what is stored, without keys, and names them (`refer`)
-when its plan stands. What killed sweeps left is swept when the next one takes its lease.
+when it has made its plan. What killed sweeps left is swept when the next one takes its lease.
 """
 
 import os
@@ -42,8 +42,8 @@ class Holder:
     Attributes:
         owner: the sweep's id.
         host, pid: where it runs.
-        process: the process beyond doubt (boot, process namespace, start time), so that a number
-            used again misleads nobody; empty where the system does not tell.
+        process: the process beyond doubt (boot, process namespace, start time), so that a reused
+            number misleads nobody; empty if the system does not say.
         token: one a lease taken, so that an owner notices that another took over.
         started, heartbeat: seconds since 1970.
         keys: digests (64 hex digits) of the keys of the artifacts in use; None where it did not
@@ -61,7 +61,7 @@ class Holder:
 
     @property
     def live(self) -> bool:
-        """Whether the owner is at work, as far as this machine can know."""
+        """Whether the owner is running, as far as this machine can know."""
         system_id, _, _ = self.process.rpartition("/")
         if system_id and system_id == system():
             return self.process == _process(self.pid)
@@ -180,15 +180,13 @@ class Lease:
         """Say that the owner is alive.
 
         Raises:
-            DesaError: another process took the lease over (this one was away for too long), or it
-                was removed.
+            DesaError: another process took the lease over (this one was suspended for too long), or
+                it was removed.
         """
         with inside(LEASE, self._lock):
             if not self._own():
-                what = "this process was away for so long that its lease was taken over or removed"
-                raise DesaError(
-                    what, where=self._holder.owner, hint="rerun: what is stored stays stored"
-                )
+                what = "this process was suspended so long that its lease was taken over or removed"
+                raise DesaError(what, where=self._holder.owner, hint="rerun: finished work is kept")
             self._holder = replace(self._holder, heartbeat=time.time())
             self._files.overwrite(_name(self._holder.owner), seal(asdict(self._holder)))
 

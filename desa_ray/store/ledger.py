@@ -76,7 +76,7 @@ class Ledger:
 
         Raises:
             CorruptArtifact: it is cut short, was changed, holds other things than such a document
-                does, or belongs into another folder.
+                does, or belongs in another folder.
             DesaError: its `key` is not `key`: the folder belongs to a key with the same first
                 digits.
         """

@@ -1,6 +1,6 @@
 """Who made the rows of a part: commit, code, environment and versions of the process that wrote it.
 
-A stage whose rows cannot be made again (generated text) notes this with each part, in the part's
+A stage whose rows cannot be created again (generated text) notes this with each part, in the part's
 sidecar: the manifest is written by whoever finishes the stage, which may be another version of the
 platform on another machine. It enters no key and no content hash.
 """

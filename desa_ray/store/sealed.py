@@ -1,4 +1,4 @@
-"""JSON that knows when it was damaged: a document carries the SHA-256 of its own canonical form."""
+"""JSON that detects damage: a document carries the SHA-256 of its own canonical form, its seal."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ def unseal(data: bytes) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not whole:
-        raise ValueError("its content does not match its seal")
+        raise ValueError("its content does not match its checksum")
     return cast(dict[str, Any], document)
 
 

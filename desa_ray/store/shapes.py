@@ -1,4 +1,4 @@
-"""What the store's own JSON must look like: a seal says that nobody changed a document, not that it
+"""The schemas of the store's own JSON: a seal says that a document was not changed, not that it
 makes sense.
 
 Another program, or an edited file that was sealed again, can hold other types under the same names.
@@ -98,7 +98,7 @@ class PoolShape(BaseModel):
 
 
 class MetaShape(BaseModel):
-    """What runs say beside the result; stages add their own."""
+    """What runs say in addition to the result; stages add their own."""
 
     model_config = OPEN
 
@@ -169,7 +169,7 @@ def _first(error: Exception) -> str:
 
 
 class Told(dict[str, Any]):
-    """What a manifest tells; what it should tell and does not is damage of that manifest."""
+    """What a manifest says; anything missing that it should say counts as damage."""
 
     def __init__(self, values: dict[str, Any], name: str, error: CorruptArtifact):
         super().__init__(values)

@@ -1,5 +1,5 @@
-"""Tables (polars, parquet) and arrays (numpy, .npy) as parts: checked against a schema, the same
-rows the same bytes.
+"""Tables (polars, parquet) and arrays (numpy, .npy) as parts: checked against a schema; equal rows
+give equal bytes.
 
 A table's schema is part of a stage's version: columns, their order and dtypes must be exactly the
 declared ones when it is written and when it is read, so that no stage meets a column it did not
@@ -100,7 +100,7 @@ def _check(found: pl.Schema, schema: Schema, where: str) -> None:
         f"column {n} is {found[n]}, not {wanted[n]}" for n in both if found[n] != wanted[n]
     ]
     if not differences:
-        differences = [f"columns stand in the order {', '.join(found)}, not {', '.join(wanted)}"]
+        differences = [f"columns are in the order {', '.join(found)}, not {', '.join(wanted)}"]
     raise DesaError(
         "; ".join(differences),
         where=where,

@@ -1,6 +1,4 @@
-"""Writing one local file so that it is on the disk, and knowing what was written: its size and
-hash.
-"""
+"""Writes one local file durably and returns its size and hash."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

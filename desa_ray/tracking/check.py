@@ -1,5 +1,5 @@
-"""Looks at a tracking store without changing it: is it there, is its database of this MLflow's
-version.
+"""Inspects a tracking store without changing it: whether it exists, and whether its database fits
+this version of MLflow.
 """
 
 import os
@@ -21,7 +21,7 @@ from desa_ray.tracking.sqlite_uri import sqlite_file
 
 
 def look_at_tracking(uri: str) -> str:
-    """What stands at `uri`, in a few words.
+    """What is at `uri`, in a few words.
 
     Raises:
         DesaError: nobody answers, access is refused, or the database is not migrated.

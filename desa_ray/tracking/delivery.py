@@ -181,7 +181,7 @@ class Delivery:
         there = {file.path: file.file_size for file in place.list_artifacts()}
         for name in document["artifacts"]:
             if name not in there or there[name] not in (None, (folder / name).stat().st_size):
-                raise Nonsense(f"run {run_id} has no whole {name} after it was uploaded")
+                raise Nonsense(f"run {run_id} has no complete {name} after it was uploaded")
 
     def _confirm(
         self,
@@ -195,7 +195,7 @@ class Delivery:
         run = self.client.get_run(run_id)
         if run.info.run_id != run_id or run.info.status != status:
             raise Nonsense(
-                f"run {run_id} should be {status}, it tells of {run.info.run_id} that is"
+                f"run {run_id} should be {status}, the server shows {run.info.run_id} that is"
                 f" {run.info.status}"
             )
         lacking = [name for name in params if name not in run.data.params]

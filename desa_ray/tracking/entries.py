@@ -1,5 +1,5 @@
-"""What is logged, as plain documents: each can be written to disk first and sent later, once or
-twice alike.
+"""Log entries as plain documents: each can be written to disk first and sent later, and sending it
+twice is harmless.
 
 A sweep logs `begin`, a `cell` for each finished or failed cell, `metrics` (what the machine did)
 and `end`. Documents hold their own times, so that a late delivery shows when things happened, and a

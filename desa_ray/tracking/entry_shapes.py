@@ -1,5 +1,5 @@
-"""What log entries on disk must look like: an outbox outlives its run, and anything may have
-happened to its files.
+"""The schemas of log entries on disk: an outbox outlives its run, and anything may have happened to
+its files.
 """
 
 import json
@@ -14,7 +14,7 @@ Time = Annotated[int, Field(ge=0, lt=2**63)]
 
 def _own_tag(name: str) -> str:
     if name.startswith("mlflow."):
-        raise ValueError(f"the tag {name!r} means something to MLflow itself")
+        raise ValueError(f"the tag {name!r} is reserved by MLflow")
     return name
 
 

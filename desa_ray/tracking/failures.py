@@ -1,4 +1,6 @@
-"""What went wrong between this machine and a tracking store: one line, and what to do about it."""
+"""Explains failures between this machine and a tracking store: one line, and what to do about
+it.
+"""
 
 import errno
 import sqlite3
@@ -32,12 +34,12 @@ FULL = (
 )
 SERVER = ("http://", "https://")
 LOGIN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment"
-LATER = "use tracking.offline=true now, and `desa sync` once it is there"
+LATER = "use tracking.offline=true now, and `desa sync` once the server is up"
 OFF = "use tracking.enabled=false"
 
 
 class Nonsense(Exception):
-    """The other side answers what no tracking server can."""
+    """The other side gave an answer that no tracking server gives."""
 
 
 def told(error: Exception, *, theirs: bool = False) -> str:

@@ -76,7 +76,9 @@ def _owners(client: MlflowClient, uri: str, run_id: str, name: str) -> list[Run]
     """The run if it has the artifact, else its finished children that have it."""
     run = client.get_run(run_id)
     if run.info.run_id != run_id:
-        raise Nonsense(f"asked for run {run_id}, it tells of {one_line(str(run.info.run_id))!r}")
+        raise Nonsense(
+            f"asked for run {run_id}, the answer is about {one_line(str(run.info.run_id))!r}"
+        )
     if _has(run, uri, name):
         return [run]
     wanted = f"tags.`mlflow.parentRunId` = '{run_id}' and attributes.status = 'FINISHED'"

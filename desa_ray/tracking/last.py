@@ -35,7 +35,7 @@ def last_uri(home: Path) -> str:
     except (ValueError, LookupError, TypeError, RecursionError):
         hint = "delete it: the next run writes it again; or name the store with tracking.uri"
         raise DesaError(
-            "is damaged: not the JSON that a run writes", where=str(file), hint=hint
+            "is damaged: not JSON as a run writes it", where=str(file), hint=hint
         ) from None
     return uri
 

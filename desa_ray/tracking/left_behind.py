@@ -1,4 +1,4 @@
-"""What dead or ended sweeps left in the outbox: found, sent, and their runs closed."""
+"""Finds what dead or ended sweeps left in the outbox, sends it, and closes their runs."""
 
 import shutil
 import time
@@ -21,7 +21,7 @@ def left_behind(root: Path, uri: str | None = None) -> Iterator[Outbox]:
     """The outboxes of dead or ended sweeps, oldest first, each locked while it is looked at.
 
     Raises:
-        DesaError: after all others, those of which nobody can tell where they go.
+        DesaError: after all others, those whose destination is unknown.
     """
     folders = root.glob("*/*") if uri is None else address_folder(root, uri).glob("*")
     damaged = []
@@ -90,10 +90,10 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
                 waiting = len(list(folder.glob("[0-9]*.json")))
                 why = getattr(error, "strerror", None) or error
                 raise _DamagedTargetError(
-                    f"is damaged: {why}; {waiting} log entries beside it cannot be sent",
+                    f"is damaged: {why}; {waiting} log entries in its folder cannot be sent",
                     where=str(folder / "target.json"),
                     hint=(
-                        f"move {folder} away: the output folders of its runs have the same results"
+                        f"move {folder} elsewhere: the output folders of its runs have the results"
                     ),
                 ) from None
         finally:
@@ -110,7 +110,7 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
 
 
 class _DamagedTargetError(DesaError):
-    """Nobody can tell where the entries of an outbox go."""
+    """The destination of an outbox's entries is unknown."""
 
 
 def _remove_unborn(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What MLflow shows on the page of a run: a note in Markdown, where it came from, its data sets.
+"""What MLflow shows on the page of a run: a note in Markdown, the run's origin, its data sets.
 
 All of it is made here from an entry's plain values, so that an entry on disk, which may be foreign,
 brings neither Markdown nor tags that MLflow reads.
@@ -44,7 +44,7 @@ def cell_note(document: Mapping[str, Any]) -> str:
         if name in document["metrics"]:
             lines.append(f"| {plain(title)} | {document['metrics'][name]:.{digits}f} |")
     head = "| setting or mean | value |\n|---|---|\n"
-    files = "`records.parquet` has a row per query and draw, `manifest.json` every stage."
+    files = "`records.parquet` has one row per query and draw, `manifest.json` every stage."
     return _joined([head + "\n".join(lines), files, *_command(document)])
 
 

@@ -1,5 +1,5 @@
-"""Opens a tracking store, or says in one line why not: MLflow itself tries for minutes and fails in
-many languages.
+"""Opens a tracking store, or says in one line why it cannot: MLflow itself tries for minutes and
+fails in many different ways.
 
 What can be known without MLflow is asked first: whether a server answers, whether a database's
 driver is installed and its server there, and whether a SQLite file is a whole, writable MLflow
@@ -26,7 +26,7 @@ LOCK_TIMEOUT_S = (
     30.0  # for which another program may hold a SQLite file; MLflow's own writes take far less
 )
 KNOWN = "sqlite:///PATH, http(s)://HOST:PORT, or a database such as postgresql://HOST/NAME"
-ELSEWHERE = "name another with tracking.uri, or use tracking.enabled=false"
+ELSEWHERE = "choose another with tracking.uri, or use tracking.enabled=false"
 
 
 def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
@@ -35,7 +35,7 @@ def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
 
     Args:
         uri: its address.
-        otherwise: what a user can do where it cannot be had now.
+        otherwise: what a user can do if it is not available now.
 
     Raises:
         DesaError: no such store, not one of MLflow's, damaged, locked, not writable, or its driver
@@ -66,7 +66,7 @@ def artifact_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"cannot be made: {error.strerror or error}"
+        what = f"cannot be created: {error.strerror or error}"
         todo = (
             "free space on that disk"
             if disk_full(error)
@@ -97,8 +97,8 @@ def _check_database(uri: str) -> None:
     except ImportError as error:
         name = error.name or driver
         hint = (
-            f"pip install {'psycopg[binary]' if name == 'psycopg' else name}, or go through an"
-            " MLflow server"
+            f"pip install {'psycopg[binary]' if name == 'psycopg' else name}, or use an MLflow"
+            " server"
         )
         raise _refused(uri, f"the database driver {name} is not installed", hint) from None
     # Once, where MLflow would try ten times with growing pauses.
@@ -148,11 +148,9 @@ def _check_sqlite(uri: str) -> None:
         "attempt to write a readonly database",
         "disk I/O error",
     ):
-        raise _refused(
-            uri, f"{verdict}: it cannot be written", f"give the permission; or {ELSEWHERE}"
-        )
+        raise _refused(uri, f"{verdict}: it cannot be written", f"grant permission; or {ELSEWHERE}")
     if verdict != "ok":
-        what = f"it is damaged or no database: {verdict.splitlines()[-1]}"
-        raise _refused(uri, what, f"move it away, and a new one is made; or {ELSEWHERE}")
+        what = f"it is damaged or not a database: {verdict.splitlines()[-1]}"
+        raise _refused(uri, what, f"move it elsewhere, and a new one is created; or {ELSEWHERE}")
     if tables and not tables & {"experiments", "alembic_version"}:
-        raise _refused(uri, "it is another program's database", ELSEWHERE)
+        raise _refused(uri, "it is the database of another program", ELSEWHERE)

@@ -1,5 +1,5 @@
-"""A log that survives its server: every document goes to disk first and is sent from there, in
-order.
+"""A log that survives failures of its server: every document goes to disk first and is sent from
+there, in order.
 
     <outbox>/<address12>/<sweep12>-<attempt>/
         target.json       where it goes: address, experiment, sweep, attempt
@@ -101,7 +101,7 @@ class Outbox:
         with inside(ENTRIES, self._entries):
             if self.closed:
                 raise DesaError(
-                    "the log of this sweep was ended before", where=str(self.folder), hint="rerun"
+                    "the log of this sweep has already ended", where=str(self.folder), hint="rerun"
                 )
             number, self.number = self.number, self.number + 1
             self._put(number, document, artifacts, linked=linked)
@@ -152,7 +152,7 @@ class Outbox:
 
         After a failure nothing is tried for half a minute, unless `now`. `trouble` says what failed
         last. A document that MLflow refuses for what it holds, or that is damaged, is set aside as
-        `.refused`, and `refusals` says why; the rest goes on. Of several threads one sends, the
+        `.refused`, and `refusals` says why; the rest is sent. Of several threads one sends, and the
         others wait for it; `sent` has what all of them sent.
         """
         with inside(SENDING, self._sending):
@@ -196,7 +196,7 @@ class Outbox:
         return sent
 
     def refused(self) -> list[Path]:
-        """Documents that MLflow refused; each has why it was beside it, in a `.why` file."""
+        """Documents that MLflow refused; each has the reason next to it, in a `.why` file."""
         return sorted(self.folder.glob("[0-9]*.refused"))
 
     def ended(self) -> bool:

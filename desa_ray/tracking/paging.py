@@ -1,4 +1,4 @@
-"""All pages of a listing, with an end even where the server never gives one."""
+"""All pages of a listing, with a limit in case the server never ends it."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

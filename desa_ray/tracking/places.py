@@ -1,5 +1,5 @@
-"""Where the artifacts of a run lie: the tracking server names the place, and it may not be any
-place it likes.
+"""Where the artifacts of a run are: the tracking server names the place, and only certain places
+are accepted.
 """
 
 from urllib.parse import urlsplit
@@ -39,8 +39,8 @@ def artifacts_of(run: Run, uri: str) -> ArtifactRepository:
         uri: the tracking store.
 
     Raises:
-        DesaError: a server on another machine names a folder of this one, or no place that
-            artifacts can lie at.
+        DesaError: a server on another machine names a folder of this one, or a place that cannot
+            hold artifacts.
     """
     place = run.info.artifact_uri or ""
     if uri.startswith(("http://", "https://")):
@@ -52,7 +52,7 @@ def artifacts_of(run: Run, uri: str) -> ArtifactRepository:
                 f" {one_line(place) or '?'}"
             )
             raise DesaError(
-                f"{what}, which is not a place that a server may name",
+                f"{what}, which a server must not name",
                 where="tracking.uri",
                 hint=HINT,
             )

@@ -1,4 +1,4 @@
-"""Logs a written report as one run: its facts as params, its folder as artifacts."""
+"""Logs a finished report as one run: its facts as params, its folder as artifacts."""
 
 import time
 from collections.abc import Mapping

@@ -27,10 +27,10 @@ def tracker_lock(uri: str, artifacts: Path) -> Iterator[None]:
     """One process of this machine at a time: MLflow migrates a new database, and looks before it
     makes, unguarded.
 
-    The lock of a sqlite store lies beside its file, so that it holds for every home that uses it.
+    The lock of a sqlite store is next to its file, so that it holds for every home that uses it.
 
     Raises:
-        DesaError: another process had it for too long, or this file system gives no locks.
+        DesaError: another process had it for too long, or this file system does not support locks.
     """
     path = sqlite_file(uri) or artifacts
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
@@ -44,7 +44,7 @@ def sound_id(found: object) -> str:
     """An id as MLflow gives them; raises Nonsense for anything else that a server answers."""
     if isinstance(found, str) and ID.fullmatch(found):
         return found
-    raise Nonsense(f"{one_line(str(found))!r} is no id")
+    raise Nonsense(f"{one_line(str(found))!r} is not an id")
 
 
 class Tracker:
@@ -68,7 +68,9 @@ class Tracker:
         """
         full = f"desa/{name}"
         place = (self.artifacts / name).resolve().as_uri() if self.local else None
-        with answers(self.uri, f"experiment {full} can neither be found nor made", self.otherwise):
+        with answers(
+            self.uri, f"experiment {full} can neither be found nor created", self.otherwise
+        ):
             for wait_s in (0.2, 0.2, 0.0):
                 found = self._found(full)
                 if found is not None:
@@ -88,7 +90,7 @@ class Tracker:
         if found is None:
             return None
         if found.name != full:
-            raise Nonsense(f"asked for {full}, it tells of {one_line(str(found.name))!r}")
+            raise Nonsense(f"asked for {full}, the answer is about {one_line(str(found.name))!r}")
         if found.lifecycle_stage != "active":
             raise DesaError(
                 f"{full} is {one_line(found.lifecycle_stage)}",

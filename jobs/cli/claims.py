@@ -30,7 +30,7 @@ def claim(folder: Path) -> None:
     """Take an output folder for this process, until `release`.
 
     Raises:
-        DesaError: another process writes to it, it cannot be made, or its file system gives no
+        DesaError: another process writes to it, it cannot be created, or its file system gives no
             locks.
     """
     if any(folder.absolute() == own for own, _ in _claims):
@@ -38,14 +38,14 @@ def claim(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        hint = "set hydra.run.dir (a sweep: hydra.sweep.dir) to a folder that can be made"
+        hint = "set hydra.run.dir (a sweep: hydra.sweep.dir) to a folder that can be created"
         raise DesaError(
-            f"cannot be made: {error.strerror or error}", where=str(folder), hint=hint
+            f"cannot be created: {error.strerror or error}", where=str(folder), hint=hint
         ) from None
     lock = tried(OUTPUT, folder / IN_USE)
     if lock is None:
         what = f"another run is writing to this folder ({holder(folder / IN_USE)})"
-        hint = "start again, or set hydra.run.dir (a sweep: hydra.sweep.dir) to another folder"
+        hint = "wait and rerun, or set hydra.run.dir (a sweep: hydra.sweep.dir) to another folder"
         raise DesaError(what, where=str(folder), hint=hint)
     _claims.append((folder.absolute(), lock))
     sweep_claims(folder)

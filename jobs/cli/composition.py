@@ -144,7 +144,7 @@ def _sets_a_plain_value(override: Override) -> bool:
 
 def _set(settings: Plain, path: Sequence[str], value: Any) -> Plain | None:
     """A copy of `settings` with one existing value replaced; None where there is none such, or a
-    group of values. What lies beside the path is shared.
+    group of values. Everything outside the path is shared.
     """
     name, *below = path
     if name not in settings:

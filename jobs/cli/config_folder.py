@@ -1,9 +1,9 @@
-"""The YAML files below --config-dir: each is read once, held against the allow-list, and given to
+"""The YAML files in --config-dir: each is read once, checked against the allow-list, and given to
 Hydra from memory.
 
-FOLDER/GROUP/NAME.yaml is the choice NAME of a group of ours. Hydra never sees the folder: what was
-checked is what is composed, whatever happens to the files meanwhile. Files and folders whose names
-begin with a dot are passed over.
+FOLDER/GROUP/NAME.yaml is the choice NAME of one of our groups. Hydra never sees the folder: what
+was checked is what is composed, whatever happens to the files meanwhile. Files and folders whose
+names begin with a dot are passed over.
 """
 
 import os
@@ -75,7 +75,7 @@ def read_folder(folder: Path) -> list[OwnFile]:
             left -= len(data)
             if left < 0:
                 raise DesaError(
-                    f"{MAX_TOTAL >> 20} MiB of YAML are read before it",
+                    f"{MAX_TOTAL >> 20} MiB of YAML were read before it",
                     where=where,
                     hint="split the folder",
                 )
@@ -95,7 +95,7 @@ def read_folder(folder: Path) -> list[OwnFile]:
 
 @contextmanager
 def offered(files: Sequence[OwnFile]) -> Iterator[None]:
-    """Lets Hydra find the files as choices of their groups, after all that the platform brings."""
+    """Lets Hydra find the files as choices of their groups, after all those of the platform."""
     store = ConfigStore.instance()
     for file in files:
         package = "_global_" if file.group in GLOBAL else None
@@ -118,7 +118,7 @@ def _label(path: Path) -> str:
 
 
 def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
-    """The files that lie where they should; what lies elsewhere goes to `problems`."""
+    """The files that are where they should be; others go to `problems`."""
     root, seen = folder.resolve(), 0
     waiting = [folder]
     while waiting:
@@ -147,7 +147,7 @@ def _yaml_files(folder: Path, problems: list[DesaError]) -> Iterator[Path]:
                 continue
             if not _inside(path, root):
                 if _group(path, folder) or _is_yaml(path):
-                    what = "is a link that leads out of the folder"
+                    what = "is a link to a place outside the folder"
                     problems.append(
                         DesaError(what, where=_label(path), hint="put the file itself there")
                     )
@@ -209,12 +209,12 @@ def _checked(path: Path, data: bytes, where: str) -> OwnFile:
     group, name = path.parent.name, path.stem
     if why := why_not(name):
         raise DesaError(
-            f"its name cannot be a choice: {why}",
+            f"its name cannot be used as a choice: {why}",
             where=where,
             hint="use letters, digits, . _ and -",
         )
     if _brought(group, name):
-        what = f"the platform brings a {group} {name}, which would be used in its place"
+        what = f"the platform has a {group} {name}, which would be used instead"
         raise DesaError(what, where=where, hint="give it another name")
     text = decoded(data, where)
     _check_header(group, text, where)
@@ -241,7 +241,7 @@ def _check_header(group: str, text: str, where: str) -> None:
             raise DesaError("has a package header", where=f"{where}:{number}", hint=hint)
         if header != "_global_":
             raise DesaError(
-                "has another package than _global_",
+                "has a package other than _global_",
                 where=f"{where}:{number}",
                 hint=f"write {HEADER}",
             )
@@ -311,7 +311,7 @@ def _endless(files: Sequence[OwnFile]) -> Iterator[DesaError]:
     for key, file in by_name.items():
         if size(key, ()) > MAX_DEFAULTS:
             what = (
-                f"its defaults come back to it, or bring more than {MAX_DEFAULTS} files:"
+                f"its defaults lead back to it, or include more than {MAX_DEFAULTS} files:"
                 f" {listed(file.own_defaults)}"
             )
             yield DesaError(what, where=file.where, hint="name fewer")

@@ -1,9 +1,9 @@
-"""What a YAML file below --config-dir may say: an allow-list of keys, references and defaults,
+"""What a YAML file in --config-dir may contain: an allow-list of keys, references and defaults,
 group by group.
 
 Such a folder may come from somebody else, and Hydra lets a file do much: make objects, set
 environment variables, read them, add folders to its search path, write anywhere. So a file sets
-keys of its own group's schema and nothing else; an experiment sets keys of ours in any group, and
+keys of its own group's schema and nothing else; an experiment sets our keys in any group, and
 what it sweeps over. A value may refer to one of our own keys, and to nothing that is computed. What
 hands over control of this machine is set on the command line only (`BY_HAND`).
 """
@@ -34,8 +34,8 @@ EXPECTATION = ("overrides", "metric", "value", "tolerance", "source")
 DIFFERS = "differs"  # why a value stands beside and need not hold; may be left out
 PUBLISHED = ("name", "setting", "queries", *KEYS)
 BY_HAND: Mapping[str, str] = {
-    "cluster.address": "who answers there is trusted with this program's own objects",
-    "generator.api_key_env": "it names a secret, and the address it is sent to",
+    "cluster.address": "a server at that address could send objects that this program runs",
+    "generator.api_key_env": "it names a secret that is sent to a server",
     "sparse.java_home": "programs are loaded from there",
     "store.root": "results are written there",
     "tracking.uri": "results are sent there",
@@ -74,8 +74,8 @@ def default_faults(group: str, defaults: Any, others: bool) -> Iterator[Fault]:
     override other groups.
 
     Args:
-        others: whether the file sets anything beside them, which Hydra would drop in silence
-            without `_self_`.
+        others: whether the file also sets anything itself, which Hydra would silently drop without
+            `_self_`.
     """
     place: Place = ("defaults",)
     if not isinstance(defaults, list):
@@ -97,11 +97,11 @@ def default_faults(group: str, defaults: Any, others: bool) -> Iterator[Fault]:
                 f"write {entry}, once",
             )
     if others and any(isinstance(item, str) for item in defaults) and "_self_" not in defaults:
-        yield Fault(place, "what the file sets itself would be lost", "add _self_ below the names")
+        yield Fault(place, "the file's own settings would be lost", "add _self_ below the names")
 
 
 def _overridden(item: Any) -> str | None:
-    """The group of ours that an entry `override /GROUP: NAME` is about."""
+    """The group that an entry `override /GROUP: NAME` is about."""
     if not isinstance(item, dict) or len(item) != 1:
         return None
     key, choice = next(iter(item.items()))
@@ -182,7 +182,7 @@ def _scalar(place: Place, value: Any) -> Iterator[Fault]:
 
 
 def _reference(place: Place, value: str) -> Iterator[Fault]:
-    """One reference per value, to a setting of ours: it can be followed, but nothing can be
+    """One reference per value, to one of our settings: it can be followed, but nothing can be
     computed or multiplied.
     """
     found = REFERENCE.findall(value)
@@ -295,7 +295,7 @@ def _params(place: Place, params: Any) -> Iterator[Fault]:
         ):
             what = f"{shown(str(values))} is not a list of plain values"
             yield Fault(
-                (*place, name), what, "write them with commas, without quotes: original,desa"
+                (*place, name), what, "separate them by commas, without quotes: original,desa"
             )
 
 
@@ -314,7 +314,7 @@ def _no_setting(name: str) -> tuple[str, str] | None:
 def _expectations(rows: Any) -> Iterator[Fault]:
     hint = f"write a list of {', '.join(EXPECTATION)}"
     if not isinstance(rows, list):
-        yield Fault((EXPECTED,), "holds no list of expectations", hint)
+        yield Fault((EXPECTED,), "is not a list of expectations", hint)
         return
     for number, row in enumerate(rows):
         place = (EXPECTED, number)

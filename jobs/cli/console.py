@@ -1,4 +1,4 @@
-"""What a person sees: progress on stderr while stages run, a table of cells at the end."""
+"""What the user sees: progress on stderr while stages run, a table of cells at the end."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ QUICK_S = 1.0  # stages below it share a line where there is no terminal
 
 @dataclass
 class _Going:
-    """A stage at work: when it started and last spoke (monotonic seconds), shards stored before,
-    open, and done.
+    """A running stage: when it started and was last reported (monotonic seconds), shards stored
+    before, open, and done.
     """
 
     started: float
@@ -43,7 +43,7 @@ class _Going:
 
 
 class ConsoleListener(Listener):
-    """Live bars of the stages at work on a terminal; elsewhere a line per stage when it ends, and
+    """Live bars of the running stages on a terminal; elsewhere a line per stage when it ends, and
     now and then while it runs.
     """
 
@@ -125,7 +125,7 @@ def note(text: str) -> None:
 
 
 def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> PlainTable:
-    """Cells as rows, the main numbers as columns; what is the same for all stands in the title."""
+    """Cells as rows, the main numbers as columns; what is the same for all is in the title."""
     names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
     # A column says something only where two cells that have the setting at all differ in it.
     known: dict[str, list] = {}

@@ -1,7 +1,7 @@
-"""A command line as Hydra's own parser reads it, and what of it a verb does not take.
+"""A command line as Hydra's own parser reads it, and the parts of it that a verb does not accept.
 
-Flags may be abbreviated, joined with `=`, or stand anywhere; only the parser that is asked later
-knows what they mean. Values typed on a command line are the user's own, but they end in records,
+Flags may be abbreviated, joined with `=`, or be anywhere; only the parser that is asked later
+knows what they mean. Values typed on a command line are the user's own, but they end up in records,
 tags and manifests: nothing in them is computed, least of all from the environment, which the shell
 can do where it is seen.
 """
@@ -119,7 +119,7 @@ def check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
 
 
 def check_overrides(overrides: Sequence[str], *, count: bool = True) -> None:
-    """Refuse overrides that would be computed, or that bring unchecked files.
+    """Refuse overrides that would be computed, or that add unchecked files.
 
     Args:
         count: whether every cell of the sweep will be listed, so that there must not be too many.
@@ -143,8 +143,8 @@ def check_overrides(overrides: Sequence[str], *, count: bool = True) -> None:
         problems += _problems(text, override)
         cells *= _choices(override.value())
     if count and cells > MAX_CELLS:
-        what = f"{cells:.3g} cells are more than a sweep may have ({MAX_CELLS})"
-        problems.append(DesaError(what, where="-m", hint="divide it into several"))
+        what = f"{cells:.3g} cells exceed the limit of a sweep ({MAX_CELLS})"
+        problems.append(DesaError(what, where="-m", hint="split it into several"))
     if problems:
         raise Problems(problems)
 
@@ -161,11 +161,11 @@ def _choices(value: Any) -> float:
 def _problems(text: str, override: Override) -> Iterator[DesaError]:
     name = override.key_or_group
     if name == "hydra.searchpath" or name.startswith("hydra.searchpath."):
-        yield DesaError("adds files that nothing has checked", where=name, hint=OWN_FOLDER)
+        yield DesaError("adds files that have not been checked", where=name, hint=OWN_FOLDER)
     if override.package is not None:
         hint = f"leave out @{override.package}"
         yield DesaError(
-            "would put a choice in another place than its own",
+            "would put a choice into another group",
             where=f"{name}@{override.package}",
             hint=hint,
         )
@@ -173,7 +173,7 @@ def _problems(text: str, override: Override) -> Iterator[DesaError]:
     if any(map(_computed, map(_without_folders, values) if name.startswith("hydra.") else values)):
         hint = f'write the value; the shell can fill in a variable: {name}="$VARIABLE"'
         yield DesaError(
-            f"{shown(text)} would be computed, and end in records and logs", where=name, hint=hint
+            f"{shown(text)} would be computed and end up in records and logs", where=name, hint=hint
         )
 
 

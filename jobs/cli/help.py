@@ -73,7 +73,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     "submit": (
         "submit.address=URL  the head node's dashboard",
         "submit.home=DIR  DESA_HOME of the job, on a path that all nodes share",
-        "submit.command=PATH  the head node's desa, where it is not on its PATH",
+        "submit.command=PATH  the head node's desa, if it is not on its PATH",
         "submit.follow=false  do not wait for the job",
         "submit.job=ID  follow a job that was sent earlier, send nothing",
     ),
@@ -88,7 +88,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     ),
     "report": (
         "runs= sweep= records=  where records come from",
-        "report.subject=METHOD report.baselines=[A,B]  what is compared; else what there is",
+        "report.subject=METHOD report.baselines=[A,B]  what is compared (default: what there is)",
         "report.families={NAME: [[A,B],..]} report.all_pairs=true  tests adjusted together",
         "primary.encoder= .generator= .kappa= .k= .n_refs= .corpus_docs=  of the main tables;",
         "  else the sweep's first value (preset=paper: kappa 60, most references)",

@@ -1,5 +1,5 @@
-"""What Hydra says when a command line or a YAML file cannot be composed, in our words: what, where,
-how to fix.
+"""Hydra's errors about command lines and YAML files that cannot be composed, in our words: what,
+where, how to fix.
 """
 
 import difflib
@@ -31,7 +31,7 @@ VALUED = (
 )
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 OUTPUT = (
-    "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be made"
+    "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be created"
 )
 
 
@@ -71,7 +71,7 @@ def worded(
 
     Args:
         kind: the class whose fields are the settings.
-        further: top-level settings beside those.
+        further: top-level settings in addition to those.
     """
     if isinstance(error, OverrideParseException):
         return _unparsed(error, arguments)
@@ -79,7 +79,7 @@ def worded(
         return _missing_choice(error)
     if isinstance(error, OSError):
         return DesaError(
-            f"cannot be made: {error.strerror or error}",
+            f"cannot be created: {error.strerror or error}",
             where=str(error.filename or ""),
             hint=OUTPUT,
         )
@@ -146,7 +146,7 @@ def _unparsed(error: OverrideParseException, arguments: Sequence[str]) -> DesaEr
     if not equals:
         hint = "write KEY=VALUE"
     elif name != name.strip() or value != value.strip():
-        hint = f"leave out the blanks around =: {shlex.quote(f'{name.strip()}={value.strip()}')}"
+        hint = f"leave out the spaces around =: {shlex.quote(f'{name.strip()}={value.strip()}')}"
     elif value[:1] in tuple("[{\"'("):
         hint = 'close every bracket and quote, and quote texts within: \'name=["a b","c"]\''
     else:
@@ -185,7 +185,7 @@ def _wrong_key(
     given = next((a for a in arguments if a.lstrip("+~").split("=", 1)[0] == key), f"{key}=VALUE")
     if "already at" in message:
         return DesaError(
-            "is set already", where=given, hint=f"leave out the +: {shlex.quote(given.lstrip('+'))}"
+            "is already set", where=given, hint=f"leave out the +: {shlex.quote(given.lstrip('+'))}"
         )
     *place, name = key.split(".")
     known = names_of(kind, place) + (list(further) if not place else [])

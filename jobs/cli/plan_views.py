@@ -1,5 +1,5 @@
-"""A plan for people: a table or a tree of its stages, equal kinds together, and what is left in
-all.
+"""A plan as the user sees it: a table or a tree of its stages, equal kinds together, and the total
+that is left.
 """
 
 from collections import Counter

@@ -1,4 +1,5 @@
-"""Progress on a terminal: a bar for each stage at work, and one for all with the time that is left.
+"""Progress on a terminal: a bar for each running stage, and one for all of them with the time that
+is left.
 
 Finished stages make no rows: they count in the last one.
 """
@@ -36,8 +37,8 @@ def _shortest(labels: Sequence[str], common: Collection[str]) -> str:
 
 
 def titles_of(stages: Sequence[Stage]) -> dict[str, str]:
-    """Key -> a title that no other stage has: where titles are equal, what the stages are built on
-    tells them apart (data set, encoder, texts), else the start of the key.
+    """Key -> a title that no other stage has: where titles are equal, they are distinguished by
+    what the stages are built on (data set, encoder, texts), else the start of the key.
     """
     titles = {stage.key.digest: title_of(stage) for stage in stages}
     alike: dict[str, list[Stage]] = {}
@@ -58,7 +59,7 @@ def titles_of(stages: Sequence[Stage]) -> dict[str, str]:
 
 @dataclass
 class _Row:
-    """A stage at work: its bar, what of it was stored, shards done and in all; its share of the
+    """A running stage: its bar, what of it was stored, shards done and in all; its share of the
     work.
     """
 

@@ -1,8 +1,8 @@
-"""Reads one YAML document of somebody else as plain data, with limits on its size, depth and
+"""Reads one YAML document from elsewhere as plain data, with limits on its size, depth and
 aliases; makes no objects.
 
-Scalars mean what they mean to Hydra. Refused, with their line: tags, merge keys, names that are no
-text or stand twice, a second document, and what YAML itself refuses.
+Scalars mean what they mean to Hydra. Refused, with their line: tags, merge keys, names that are not
+text or occur twice, a second document, and what YAML itself refuses.
 """
 
 from collections.abc import Mapping
@@ -128,7 +128,9 @@ class _Reader:
         found = self.anchors.get(event.anchor)
         if found is None:
             raise self._refused(
-                event, f"the alias *{event.anchor} stands for nothing before it", "write it out"
+                event,
+                f"the alias *{event.anchor} is used before it is defined",
+                "write the value itself",
             )
         self._counted(event, found[1])
         return found[0]
@@ -143,7 +145,7 @@ class _Reader:
             )
         if tag in _NUMBERS and len(event.value) > MAX_DIGITS:
             raise self._refused(
-                event, f"a number of {len(event.value)} characters", "quote it, if it is a text"
+                event, f"a number of {len(event.value)} characters", "quote it if it is text"
             )
         try:
             return self.loader.construct_object(
@@ -151,7 +153,7 @@ class _Reader:
             )
         except (ValueError, KeyError):  # !!int x, !!bool x
             raise self._refused(
-                event, f"{shown(event.value)} is no {tag.rpartition(':')[2]}", "fix it"
+                event, f"{shown(event.value)} is not a valid {tag.rpartition(':')[2]}", "fix it"
             ) from None
 
     def _list(self, path: Place, depth: int) -> list[Any]:
@@ -191,4 +193,6 @@ class _Reader:
 
     def _refused(self, event: events.Event, what: str, hint: str) -> DesaError:
         line = event.start_mark.line + 1 if event.start_mark else 1
-        return DesaError(f"not YAML that is taken: {what}", where=f"{self.where}:{line}", hint=hint)
+        return DesaError(
+            f"not YAML that is accepted: {what}", where=f"{self.where}:{line}", hint=hint
+        )

@@ -132,6 +132,6 @@ def test_a_submission_that_never_arrived_is_an_error():
 
     with raw_server(_knocked(talk)) as server:
         client = RayJobs(server.url)
-        with pytest.raises(DesaError, match=r"the job was not taken at .*closed connection"):
+        with pytest.raises(DesaError, match=r"the job was not accepted at .*closed connection"):
             client.send(["desa", "run"], {}, None)
     assert jobs.posts == 0

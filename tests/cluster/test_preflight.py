@@ -38,7 +38,7 @@ ONE = {
         ({}, []),
         ({"python": "3.12.2"}, ["python is 3.12.2, not 3.12.1"]),
         ({"ray": "2.59.0"}, ["ray is 2.59.0, not 2.60.0"]),
-        ({"code": "b" * 64}, [f"desa-ray 0.1.0 is other code ({'b' * 12}, not {'a' * 12})"]),
+        ({"code": "b" * 64}, [f"desa-ray 0.1.0 has different code ({'b' * 12}, not {'a' * 12})"]),
         # Tools that only one of two nodes has change nothing that both compute with.
         ({"environment": "f" * 64, "packages": {"numpy": "2.4.6", "pytest": "8"}}, []),
         (
@@ -89,7 +89,7 @@ def test_a_node_tells_what_it_sees(tmp_path, monkeypatch):
     assert found["probes"] == {
         str(probe): "",
         str(absent): "has no such folder",
-        str(other): "has another folder of that name",
+        str(other): "has a different folder of that name",
     }
     assert found["inputs"] == {str(tmp_path / "nothing"): f"error: {os.strerror(2)}"}
     assert found["unset"] == ["KEY_THAT_IS_NOT"]
@@ -103,7 +103,7 @@ def test_an_object_store_is_probed_by_reading_and_writing():
     files.publish("probe-3", b"else")
     found = facts({there: "probe-1", absent: "probe-2", other: "probe-3"}, [], [])["probes"]
     assert (found[there], found[other]) == ("", "finds other contents there")
-    assert found[absent] == "does not see what was written there"
+    assert found[absent] == "does not see a file that was written there"
     assert sorted(files.list()) == ["probe-1", "probe-3"]
 
 

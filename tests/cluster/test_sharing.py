@@ -157,7 +157,7 @@ def test_waiting_has_a_limit_where_one_is_set(address, runs, tmp_path):
     second = Run(tmp_path, "ben", address, ("short", 2, 0, 2, 1.0), wait_s=8)
     runs.append(second)
     assert second.process.wait(120) != 0
-    assert "cluster.wait_s: no worker of pool short came up within 8 s" in second.out.read_text()
+    assert "cluster.wait_s: no worker of pool short started within 8 s" in second.out.read_text()
     first.process.terminate()
 
 

@@ -212,7 +212,7 @@ def test_ctrl_c_detaches_and_the_job_can_be_followed_again(site, script, tmp_pat
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "goes on" in err
+    assert "continues" in err
     job = re.search(r"submit\.job=(\S+)", err)[1]
     Path(f"{site.home}.go").touch()
     code, out, _ = site.submit(f"submit.job={job}", cwd=tmp_path)
@@ -286,7 +286,7 @@ def test_what_a_submitted_run_checks_where_it_arrives(monkeypatch, tmp_path):
     monkeypatch.delenv(VARIABLE, raising=False)
     arrive()  # nobody submitted it
     monkeypatch.setenv(VARIABLE, json.dumps(json.loads(expectation({})) | {"code": "0" * 64}))
-    with pytest.raises(DesaError, match="other code"):
+    with pytest.raises(DesaError, match="different code"):
         arrive()
     monkeypatch.setenv(VARIABLE, expectation({}))
     with pytest.raises(DesaError, match=r"submit\.home"):

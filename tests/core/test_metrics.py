@@ -109,5 +109,5 @@ def test_two_names_of_one_record_are_refused():
 
 @pytest.mark.parametrize("name", ["nDCG@99999999999999999999", "P(rel=99999999999)@5"])
 def test_numbers_that_no_scorer_holds_are_refused(name):
-    with pytest.raises(DesaError, match="a number in it is huge"):
+    with pytest.raises(DesaError, match="a number in it is too large"):
         parse_measures([name])

@@ -276,7 +276,10 @@ def test_judgments_of_another_id_space_are_named_with_an_example(
     """Judgments of another id space are named with an example of each."""
     folder = write(tmp_path, documents("doc-7", "doc-8"), qrels=[("q1", "7", 1), ("q1", "8", 0)])
     text = refusal(folder, missing_relevant=missing_relevant)
-    assert "(use the qrels of this corpus: they judge '7' and the like, it has 'doc-7')" in text
+    assert (
+        "(use the qrels of this corpus: the judgments have ids like '7', the corpus has 'doc-7')"
+        in text
+    )
     assert "missing_relevant=drop" not in text
 
 

@@ -65,8 +65,8 @@ REFUSALS: dict[str, tuple[str, list[Any], str]] = {
     ),
     "an empty corpus": (CORPUS, [], "mine corpus: empty"),
     "no queries": (ASKED, [], "mine queries: empty"),
-    "no positive judgment": (JUDGED, [("q1", "d1", 0)], "mine qrels: not one positive judgment"),
-    "no judgment": (JUDGED, [], "mine qrels: not one positive judgment"),
+    "no positive judgment": (JUDGED, [("q1", "d1", 0)], "mine qrels: no positive judgment"),
+    "no judgment": (JUDGED, [], "mine qrels: no positive judgment"),
     "a cut line": (
         CORPUS,
         [*DOCUMENTS, '{"_id": "d3", "te'],
@@ -176,7 +176,7 @@ def test_a_missing_file_is_named_with_the_layout_that_is_wanted(tmp_path: Path, 
     text = refusal(folder)
     layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv"
     assert f"{folder}: lacks {name} (the BEIR layout requires {layout}" in text
-    assert "the splits there are: dev" in text
+    assert "existing splits: dev" in text
 
 
 def test_a_path_that_leads_nowhere_is_named(tmp_path: Path) -> None:

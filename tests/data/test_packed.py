@@ -71,14 +71,14 @@ BROKEN = {
         gzip.compress(RUN)[:15] + b"\xff\xff\xff" + gzip.compress(RUN)[18:],
         "cannot be read",
     ),
-    "plain.gz": (RUN, "not packed with gzip"),
-    "empty.gz": (b"", "not packed with gzip"),
-    "plain.zst": (RUN, "not packed with zstd"),
+    "plain.gz": (RUN, "not compressed with gzip"),
+    "empty.gz": (b"", "not compressed with gzip"),
+    "plain.zst": (RUN, "not compressed with zstd"),
     "cut.zst": (framed(os.urandom(9000))[:-40], "cannot be read"),
-    "twice.gz": (gzip.compress(gzip.compress(RUN)), "packed twice: gzip within gzip"),
-    "within.gz": (gzip.compress(framed(RUN)), "packed twice: zstd within gzip"),
-    "run.bz2": (bz2.compress(RUN), "packed with bzip2"),
-    "run.xz": (lzma.compress(RUN), "packed with xz"),
+    "twice.gz": (gzip.compress(gzip.compress(RUN)), "compressed twice: gzip within gzip"),
+    "within.gz": (gzip.compress(framed(RUN)), "compressed twice: zstd within gzip"),
+    "run.bz2": (bz2.compress(RUN), "compressed with bzip2"),
+    "run.xz": (lzma.compress(RUN), "compressed with xz"),
 }
 
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_unpacked_is_one_line_with_a_hint(name, tmp_path):
 
 
 def test_a_zip_in_place_of_a_run_is_named(tmp_path):
-    assert "packed with zip" in told(make_zip(tmp_path / "run.trec", members={"run": RUN}))
+    assert "compressed with zip" in told(make_zip(tmp_path / "run.trec", members={"run": RUN}))
 
 
 LIMITED = """
@@ -308,7 +308,7 @@ def test_folders_devices_and_files(tmp_path):
 def test_a_file_without_permission_is_one_line(tmp_path):
     (tmp_path / "run").write_bytes(RUN)
     (tmp_path / "run").chmod(0)
-    assert "Permission denied (let yourself read it)" in told(tmp_path / "run")
+    assert "Permission denied (give yourself permission to read it)" in told(tmp_path / "run")
 
 
 def test_a_permission_error_names_its_hint(tmp_path, monkeypatch):
@@ -317,7 +317,7 @@ def test_a_permission_error_names_its_hint(tmp_path, monkeypatch):
 
     (tmp_path / "run").write_bytes(RUN)
     monkeypatch.setattr(os, "open", refused)
-    assert "Permission denied (let yourself read it)" in told(tmp_path / "run")
+    assert "Permission denied (give yourself permission to read it)" in told(tmp_path / "run")
 
 
 @pytest.mark.parametrize("data", [RUN, gzip.compress(RUN)], ids=["plain", "gzip"])
@@ -340,7 +340,7 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited(tmp_path, monkeypatch):
     """A pipe that nobody writes to is not waited for without end."""
     monkeypatch.setattr(unpacking, "SILENCE_S", 0.2)
     os.mkfifo(tmp_path / "pipe")
-    assert "brought nothing for 0.2 s" in told(tmp_path / "pipe")
+    assert "sent nothing for 0.2 s" in told(tmp_path / "pipe")
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
@@ -350,5 +350,5 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
     next(blocks)
     with path.open("ab") as file:
         file.write(RUN)
-    with pytest.raises(DesaError, match=r"run: changed while it was read \(run again"):
+    with pytest.raises(DesaError, match=r"run: changed while it was read \(rerun"):
         list(blocks)

@@ -38,10 +38,10 @@ def test_a_run_is_a_tenth_of_its_trec_file(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ({"query_id": ["q"], "top": [["d"]]}, "columns query_id, top are no run's"),
-        ({"query_id": [1], "docs": [["d"]]}, "are no run's"),
+        ({"query_id": ["q"], "top": [["d"]]}, "columns query_id, top are not those of a run"),
+        ({"query_id": [1], "docs": [["d"]]}, "are not those of a run"),
         ({"query_id": ["q", "q"], "docs": [["d"], ["e"]]}, "query 'q' is listed twice"),
-        ({"query_id": ["q"], "docs": [["d", "d"]]}, "query 'q' has a document twice"),
+        ({"query_id": ["q"], "docs": [["d", "d"]]}, "query 'q' lists a document twice"),
         ({"query_id": ["q"], "docs": [["d", None]]}, "an id is missing"),
         ({"query_id": ["q"], "docs": [["d", ""]]}, "an id is empty"),
         ({"query_id": ["q\x1b"], "docs": [["d"]]}, r"control character: 'q\\x1b'"),

@@ -59,8 +59,8 @@ def test_snapshots_are_nested_whatever_the_order_of_the_corpus():
     ("size", "said"),
     [
         (3, "a snapshot of 3 documents cannot hold all 4 relevant ones .*use 4 or more"),
-        (206, "no strict subset of a corpus of 206 .*dataset.size=all"),
-        (207, "no strict subset of a corpus of 206"),
+        (206, "not a proper subset of a corpus of 206 .*dataset.size=all"),
+        (207, "not a proper subset of a corpus of 206"),
     ],
 )
 def test_a_size_that_gives_no_snapshot_is_refused(size, said):

@@ -41,10 +41,14 @@ def test_ids_may_hold_any_character_but_ascii_blanks(tmp_path):
         # Python reads these as 10 and 3; trec_eval does not.
         ("q Q0 a 0 1_0 t\n", ":1", "rank or score is not a number: 0 1_0"),
         ("q Q0 a 0 \u0663 t\n", ":1", "rank or score is not a number: 0 \u0663"),
-        ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", ":2", "a document twice: query q, document a"),
-        ("q Q0 a 2 3 t\nq Q0 b 1 2 t\n", ":1", "the score rises with the rank: query q, rank 2"),
+        ("q Q0 a 1 2 t\nq Q0 a 2 1 t\n", ":2", "a document is listed twice: query q, document a"),
+        (
+            "q Q0 a 2 3 t\nq Q0 b 1 2 t\n",
+            ":1",
+            "the score increases with the rank: query q, rank 2",
+        ),
         (b"q Q0 \xff 1 2 t\n", ":1", "not UTF-8"),
-        ("", "", "the run has no line"),
+        ("", "", "the run has no lines"),
     ],
 )
 def test_broken_runs_are_refused_by_file_and_line(tmp_path, text, where, what):
@@ -101,7 +105,7 @@ def test_runs_are_written_some_queries_at_a_time(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("rankings", [{"q 1": ["a"]}, {"q": ["a\tb"]}, {"q": [""]}])
 def test_ids_that_a_line_cannot_hold_are_not_written(tmp_path, rankings):
-    with pytest.raises(DesaError, match="use ids without blanks"):
+    with pytest.raises(DesaError, match="use ids without spaces"):
         write_run(tmp_path / "r.trec", rankings, tag="t")
 
 
@@ -163,7 +167,7 @@ def test_ranks_with_a_decimal_point_are_whole_numbers(tmp_path):
 def test_distinct_ranks_that_disagree_with_the_scores(tmp_path):
     """Distinct ranks that disagree with the scores are refused with a hint."""
     with pytest.raises(
-        DesaError, match=r":2: the score rises with the rank: query q, rank 1 \(sort the lines"
+        DesaError, match=r":2: the score increases with the rank: query q, rank 1 \(sort the lines"
     ):
         read_run(file(tmp_path, "q Q0 a 0 1 t\nq Q0 b 1 2 t\n"))
 

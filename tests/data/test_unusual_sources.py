@@ -105,6 +105,6 @@ def test_recorded_texts_within_a_zip_are_not_passed(wrapping, folder, tmp_path):
     with zipfile.ZipFile(tmp_path / "set.zip", "a") as archive:
         archive.writestr(f"{wrapping}generations/references.jsonl", "{}")
     with pytest.raises(
-        DesaError, match=r"set\.zip: recorded texts are not read .*generator\.folder="
+        DesaError, match=r"set\.zip: recorded texts cannot be read .*generator\.folder="
     ):
         generations_folder(_config(tmp_path / "set.zip"), data_home=tmp_path)

@@ -28,7 +28,7 @@ OVERRIDES = {
     ),
     "blank before =": (
         ["fusion.k =3"],
-        ["fusion.k =3", "leave out the blanks around =: fusion.k=3"],
+        ["fusion.k =3", "leave out the spaces around =: fusion.k=3"],
     ),
     "no =": (["demo"], ["demo: ", "write KEY=VALUE"]),
     "brackets in a path": (
@@ -88,7 +88,7 @@ OVERRIDES = {
     ),
     "truth values": (
         ["draws=true", "fusion.k=false", "fusion.kappa=true"],
-        ["draws: a truth", "fusion.k: a truth", "kappa: a truth"],
+        ["draws: true and false", "fusion.k: true and false", "kappa: true and false"],
     ),
     "huge numbers": (
         ["fusion.k=1" + "0" * 30, "draws=1" + "0" * 20],
@@ -102,7 +102,7 @@ OVERRIDES = {
     "store in memory": (["store.root=memory://x"], ["store.root: memory://x", "no worker sees it"]),
     "output folder": (
         ["hydra.run.dir=/dev/null/x"],
-        ["/dev/null/x: cannot be made", "hydra.run.dir"],
+        ["/dev/null/x: cannot be created", "hydra.run.dir"],
     ),
     "deleted group": (["~encoder"], ["encoder"]),
 }
@@ -178,7 +178,7 @@ def test_a_verb_that_does_not_sweep_says_so(refuse):
 def test_unknown_settings_of_other_verbs_are_refused(refuse):
     refuse(["exprt", "did you mean export?"], "generate", "exprt=x")
     refuse(["recods", "did you mean records?"], "report", "recods=x")
-    refuse(["primary.k: a truth value"], "report", "primary.k=true")
+    refuse(["primary.k: true and false"], "report", "primary.k=true")
     refuse(["no expected 'scifat'", "did you mean scifact?"], "verify", "expected=scifat")
 
 

@@ -107,7 +107,7 @@ CONTENTS = {
         f"defaults: [nope, _self_]\n{MINE}",
         ["method nope, which is not there"],
     ),
-    "defaults in a circle": (f"defaults: [mine, _self_]\n{MINE}", ["come back"]),
+    "defaults in a circle": (f"defaults: [mine, _self_]\n{MINE}", ["lead back"]),
     "defaults that would win in silence": (f"defaults: [desa]\n{MINE}", ["add _self_"]),
     "defaults that are no list": (f"defaults: {{method: desa}}\n{MINE}", ["are a list"]),
     "a name twice": ("name: a\nname: b\n", ["mine.yaml:2", "'name' occurs twice"]),
@@ -154,14 +154,14 @@ PLACES = {
     "a group in capitals": ("Method/mine.yaml", ["not in a known group"]),
     "the other ending": ("method/mine.yml", [".yaml", "rename it to mine.yaml"]),
     "the ending in capitals": ("method/mine.YAML", ["rename it to mine.yaml"]),
-    "no plain name": ("method/my file.yaml", ["its name cannot be a choice"]),
+    "no plain name": ("method/my file.yaml", ["its name cannot be used as a choice"]),
     "the name of a device": (
         "method/con.yaml",
-        ["its name cannot be a choice: the name of a device"],
+        ["its name cannot be used as a choice: the name of a device"],
     ),
     "a name that the platform has": (
         "method/desa.yaml",
-        ["the platform brings a method desa", "another name"],
+        ["the platform has a method desa", "another name"],
     ),
 }
 
@@ -189,8 +189,8 @@ def test_links_out_of_the_folder_and_what_is_no_plain_file(tmp_path):
     (Path("my") / "encoder").symlink_to(outside)
     (Path("my") / "method" / "loop.yaml").symlink_to("loop.yaml")
     os.mkfifo(Path("my") / "method" / "pipe.yaml")
-    refused("method/mine.yaml", "a link that leads out")
-    refused("encoder", "a link that leads out")
+    refused("method/mine.yaml", "a link to a place outside")
+    refused("encoder", "a link to a place outside")
     refused("method/loop.yaml")
     refused("method/pipe.yaml", "not a plain file")
 
@@ -206,9 +206,9 @@ EXPERIMENTS = {
     "no header": ("n_refs: 3\n", ["no package header", "# @package _global_"]),
     "another package": (
         "# @package hydra\nn_refs: 3\n",
-        ["x.yaml:1", "another package than _global_"],
+        ["x.yaml:1", "a package other than _global_"],
     ),
-    "two packages": (f"{GLOBAL}# @package hydra\nn_refs: 3\n", ["x.yaml:2", "another package"]),
+    "two packages": (f"{GLOBAL}# @package hydra\nn_refs: 3\n", ["x.yaml:2", "a package other"]),
     "the job's environment": (
         f"{GLOBAL}hydra: {{job: {{env_set: {{A: b}}}}}}",
         ["x.yaml:2", "hydra.job"],

@@ -47,7 +47,9 @@ def test_a_run_says_it_in_one_line(without_locks, refuse, collection, tmp_path, 
         f"store.root={tmp_path / 'store'}",
     ]
     (line,) = refuse(
-        [str(tmp_path / place), "gives no locks (No locks available)", setting], "run", *common
+        [str(tmp_path / place), "does not support locks (No locks available)", setting],
+        "run",
+        *common,
     )
     assert "rpc.statd" in line
     assert not list((tmp_path / "store").glob("*"))  # nothing was computed
@@ -64,7 +66,7 @@ def test_the_doctor_finds_it(without_locks, tmp_path, place):
     bad, good = checkup.locks(folders)
     assert (bad.name, bad.status, good.status) == (f"locks {place}", "fail", "ok")
     assert str(folders[place]) in bad.what
-    assert "gives no locks" in bad.what
+    assert "does not support locks" in bad.what
     assert bad.hint
     assert [path for folder in folders.values() for path in folder.iterdir()] == []
 
@@ -73,5 +75,5 @@ def test_the_doctor_finds_it_in_a_store(without_locks, tmp_path):
     without_locks(tmp_path / "store")
     found = store_finding(str(tmp_path / "store"))
     assert (found.name, found.status) == ("store", "fail")
-    assert "gives no locks" in found.what
+    assert "does not support locks" in found.what
     assert "store.root" in found.hint

@@ -153,7 +153,7 @@ def problems(own: MethodConfig, prompt: PromptConfig | None = None, **replaced: 
 def test_where_a_prompt_fits_and_where_not():
     assert problems(method("original"), eight()) == ""  # which uses no text
     assert problems(method("hyde"), eight()) == ""
-    assert "replaces no prompt of method dvcqr" in problems(method("dvcqr"), eight())
+    assert "replaces no prompt of dvcqr" in problems(method("dvcqr"), eight())
     one = problems(method("query2doc"), eight())
     assert "takes one text, but the prompt eight gives 8" in one
     both = problems(method("hyde"), eight(), hyde="mugi")
@@ -166,15 +166,15 @@ def test_where_a_prompt_fits_and_where_not():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"user": {"default": "{query.__class__} {query}"}}, "'{query.__class__}' stands for noth"),
-        ({"user": {"default": "{query} {{ 1 }}"}}, "'{{' stands for nothing"),
-        ({"user": {"default": "{query} {% set x=1 %}"}}, "'{%' stands for nothing"),
-        ({"user": {"default": "{query} {dataset}"}}, "'{dataset}' stands for nothing"),
+        ({"user": {"default": "{query.__class__} {query}"}}, "'{query.__class__}' is not a place"),
+        ({"user": {"default": "{query} {{ 1 }}"}}, "'{{' is not a placeholder"),
+        ({"user": {"default": "{query} {% set x=1 %}"}}, "'{%' is not a placeholder"),
+        ({"user": {"default": "{query} {dataset}"}}, "'{dataset}' is not a placeholder"),
         ({"user": {"default": "{query} {query}"}}, "must hold {query} or {query_json}, once"),
         ({"user": {"default": "none"}}, "must hold {query} or {query_json}, once"),
         ({"user": {"scifact": "{query}"}}, "has no entry `default`"),
-        ({"system": "Answer {query}"}, "'{query}' stands for nothing"),
-        ({"temperature": True}, "a truth value is not a number"),
+        ({"system": "Answer {query}"}, "'{query}' is not a placeholder"),
+        ({"temperature": True}, "true and false are not numbers"),
         ({"requests": 0}, "greater than or equal to 1"),
         ({"tempo": 1}, "no such setting"),
     ],
@@ -198,7 +198,7 @@ def test_a_prompts_file_of_others_is_held_to_the_allow_list():
         ("secret", "system: '${oc.env:HOME}'", "more than a reference"),
         ("other", "_target_: os.getcwd", "no such setting: '_target_'"),
         ("nested", "user: {default: {x: 1}}", "holds names with values"),
-        ("references", "name: references", "the platform brings a prompt references"),
+        ("references", "name: references", "the platform has a prompt references"),
     ):
         file = write(f"prompt/{name}.yaml", text + "\n")
         with pytest.raises(DesaError, match=words):

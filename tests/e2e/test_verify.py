@@ -77,14 +77,14 @@ def test_what_can_be_checked_is_checked_and_the_rest_named(check):
     assert code == 0, text
     assert "1 expectation not checked:" in text
     assert "nowhere" in text
-    assert "1 of 2 expectations checked, 0 do not hold" in text
+    assert "1 of 2 expectations checked, 0 do not agree" in text
     code, text = check(support, (support[0], "ndcg_at_10", 0.25), missing)
     assert code == 1
-    assert "2 of 3 expectations checked, 1 do not hold" in text
+    assert "2 of 3 expectations checked, 1 do not agree" in text
     code, text = check(support, (support[0], "ndcg_at_10", 0.25), differs="another reading")
     assert code == 0, text
-    assert "1 number beside, not expected: another reading" in text
-    assert "1 of 1 expectation checked, 0 do not hold" in text
+    assert "1 number for comparison only: another reading" in text
+    assert "1 of 1 expectation checked, 0 do not agree" in text
     with pytest.raises(DesaError, match=r"none of 1 expectation can be checked.*nowhere"):
         check(missing)
 

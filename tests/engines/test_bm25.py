@@ -213,16 +213,16 @@ def test_the_content_hash_sees_every_part():
         ({"freqs": np.array([2, 1], np.int32)}, "differ in number"),
         (
             {"terms": np.frombuffer(b"ba", np.uint8)},
-            "term 'a' has a place out of the terms' byte order",
+            "term 'a' has a position out of the byte order of terms",
         ),
         (
             {"terms": np.frombuffer(b"aa", np.uint8)},
-            "term 'a' has a place out of the terms' byte order",
+            "term 'a' has a position out of the byte order of terms",
         ),
-        ({"indptr": np.array([0, 2, 2])}, "indptr does not rise from 0 to 3"),
-        ({"indptr": np.array([0, 1, 2])}, "indptr does not rise from 0 to 3"),
+        ({"indptr": np.array([0, 2, 2])}, "indptr does not increase from 0 to 3"),
+        ({"indptr": np.array([0, 1, 2])}, "indptr does not increase from 0 to 3"),
         ({"indptr": np.array([0, 3])}, "differ in number"),
-        ({"term_offsets": np.array([0, 2, 1])}, "term_offsets does not rise from 0 to 2"),
+        ({"term_offsets": np.array([0, 2, 1])}, "term_offsets does not increase from 0 to 2"),
         ({"doc_count": 3}, "2 documents with 4 term occurrences, but the statistics say 3 and 4"),
         (
             {"sum_total_term_freq": 5},
@@ -231,7 +231,9 @@ def test_the_content_hash_sees_every_part():
     ],
 )
 def test_arrays_that_are_no_postings_are_refused(change, message):
-    with pytest.raises(DesaError, match=f"^postings: not the postings of an index: .*{message}"):
+    with pytest.raises(
+        DesaError, match=f"^postings: these are not the postings of an index: .*{message}"
+    ):
         replace(tiny(), **change)
 
 

@@ -75,7 +75,7 @@ def test_a_search_is_one_commands_at_a_time(tmp_path):
 
     first = command()
     asked = first.ask(2)
-    with pytest.raises(DesaError, match=rf"search {first.name} is at work .*process {getpid()} on"):
+    with pytest.raises(DesaError, match=rf"search {first.name} is running .*process {getpid()} on"):
         command()
     command(seed=1).close()  # another search
     first.tell(asked[0], {"ndcg_at_10": 0.5})  # its trials are still its own
@@ -146,7 +146,7 @@ def test_what_values_mean_to_a_search():
     sweeper = DesaOptunaSweeper.__new__(DesaOptunaSweeper)
     sweeper.grids, sweeper.together, sweeper.seed, sweeper.params = None, 5, 0, None
     sweeper.objectives = ["ndcg_at_10"]
-    for trials, words in ((0, "trials: is 0"), (1, "nothing is searched")):
+    for trials, words in ((0, "trials: is 0"), (1, "no setting is searched")):
         sweeper.trials = trials
         with pytest.raises(DesaError, match=words):
             sweeper._divided(["fusion.kappa=3"])

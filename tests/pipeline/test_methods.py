@@ -136,7 +136,7 @@ WRONG = {
         {},
         ["'haiku'", "known: "],
     ),
-    "weight 0": ([channel("dense", "residual", weight=0), SPARSE], {}, ["weight 0", "> 0"]),
+    "weight 0": ([channel("dense", "residual", weight=0), SPARSE], {}, ["weight 0", "above 0"]),
     "weight below 0": ([channel("dense", "residual", weight="-1/4"), SPARSE], {}, ["weight -1/4"]),
     "two channels of one name": (
         [channel("dense", "residual", name="a"), channel("sparse", "product", name="a")],
@@ -147,12 +147,12 @@ WRONG = {
     "unknown option": (
         [channel("sparse", "relax_count", options={"cuont": 3})],
         {},
-        ["'cuont'", "takes: count"],
+        ["'cuont'", "options: count"],
     ),
     "option of an operator without any": (
         [channel("dense", "residual", options={"beta": 1})],
         {},
-        ["takes none"],
+        ["has none"],
     ),
     "missing option": ([channel("sparse", "relax_count")], {}, ["needs the option 'count'"]),
     "option out of range": (
@@ -250,8 +250,8 @@ def test_stand_ins_are_labelled_and_use_at_most_what_the_prompt():
     [
         ({"hide": "references"}, ["hide", "known: ", "hyde"]),
         ({"hyde": "refs"}, ["refs", "references"]),
-        ({"hyde": "mugi", "mugi": "references"}, ["'mugi' stands in for 'hyde'"]),
-        ({"hyde": "hyde"}, ["'hyde' stands in for 'hyde'"]),
+        ({"hyde": "mugi", "mugi": "references"}, ["'mugi' replaces 'hyde'"]),
+        ({"hyde": "hyde"}, ["'hyde' replaces 'hyde'"]),
     ],
 )
 def test_a_map_of_prompts_that_leads_nowhere_is_refused(stand_ins, words):

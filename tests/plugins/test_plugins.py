@@ -115,11 +115,11 @@ def test_names_that_do_not_exist_or_are_taken(installed, offering):
     assert "unknown fusion 'my_rff'" in found("my_residual", fusion="my_rff", prompt="references")
     assert found("my_residual", fusion="my_rrf", prompt="my_prompt") == ""
     offering("two", "X = 1\n", OPERATORS, "original = two:X")
-    assert "the platform has that name itself" in found("original")
+    assert "the platform itself uses that name" in found("original")
     (line, _) = sorted(plug_ins(own_names()), key=lambda one: one.status)
     assert (line.status, line.hint) == ("fail", "rename the entry point")
     offering("three", "X = 1\n", OPERATORS, "my_root = three:X")
-    with pytest.raises(DesaError, match="offers that name too"):
+    with pytest.raises(DesaError, match="also offers that name"):
         plugins("operators")
     offering("four", "X = 1\n", OPERATORS, "../x = four:X")
     with pytest.raises(DesaError, match="not a plain name"):
@@ -161,7 +161,7 @@ def test_what_a_plug_in_returns_is_checked(offering):
     for name, words in (
         ("nan", "not finite or not of length one"),
         ("error", "failed: KeyError: 'gone'"),
-        ("one", "no pair of float32 vectors and diagnostics"),
+        ("one", "not return a pair of float32 vectors and diagnostics"),
     ):
         with pytest.raises(DesaError, match=words) as caught:
             operator_of("dense", name).function({"query": query})

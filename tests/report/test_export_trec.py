@@ -53,5 +53,5 @@ def test_names_that_lead_elsewhere_are_refused(column, name, tmp_path):
 
 def test_methods_that_would_share_a_file_are_refused(tmp_path):
     records = pl.concat([cell("scifact", "DESA"), cell("scifact", "desa")])
-    with pytest.raises(DesaError, match=r"column method: .*one file where case does not count"):
+    with pytest.raises(DesaError, match=r"column method: .*the same file where case is ignored"):
         _export(records, tmp_path)

@@ -112,7 +112,7 @@ def test_what_is_not_known_is_said_to_be_absent(store):
     untimed = stored(store, 0, (rows(0, ("q1", 5, 5, 0, False)), None))
     found = table(store, untimed)
     assert found.rows[0].values.get("seconds") is None
-    assert any("times were not noted" in note for note in found.notes)
+    assert any("times are missing for some" in note for note in found.notes)
 
 
 def test_the_published_cost_stands_beside(store):

@@ -42,7 +42,7 @@ def test_values_that_no_run_writes_are_refused_by_query(column, value, told, rec
     changed = pl.when(third).then(pl.lit(value, pl.Float64)).otherwise(pl.col(column)).alias(column)
     text = _refusal(tmp_path, records.with_columns(changed))
     assert told.lower() in text.lower()
-    assert "which no run writes" in text
+    assert "which desa never writes" in text
     assert "q3" in text
 
 
@@ -64,7 +64,7 @@ def test_a_query_without_a_value_in_one_row_only_is_refused(column, records, tmp
         ("depth_dense", pl.lit(-3), "column depth_dense holds -3"),
         ("draw", pl.lit(0.5), "column draw holds Float64"),
         ("top", pl.lit("d1"), "column top holds String, not lists of text"),
-        ("fallback", pl.lit(0), "column fallback holds Int32, not truth values"),
+        ("fallback", pl.lit(0), "column fallback holds Int32, not booleans"),
         ("method", pl.lit(None, pl.String), "column method lacks"),
         ("fusion_key", pl.lit(7), "column fusion_key holds Int32, not text"),
         ("corpus_docs", pl.lit(0), "column corpus_docs holds 0"),
@@ -81,7 +81,7 @@ def test_columns_of_another_kind_are_refused(column, value, told, records, tmp_p
 
 def test_a_foreign_file_is_refused_with_the_columns_it_lacks(tmp_path):
     foreign = pl.DataFrame({"dataset": [1], "method": [2.5], "price": ["3"]})
-    assert "these are no query records: columns missing: kappa" in _refusal(tmp_path, foreign)
+    assert "these are not query records: missing columns: kappa" in _refusal(tmp_path, foreign)
 
 
 def test_all_that_is_wrong_with_a_file_is_told_together(records, tmp_path):
@@ -127,7 +127,8 @@ def test_records_changed_after_their_run_are_refused(records, tmp_path):
     assert load_records(tmp_path).height == records.height
     records.with_columns(ndcg_at_10=pl.col("ndcg_at_10").clip(0.5)).write_parquet(file)
     with pytest.raises(
-        Problems, match=r"records\.parquet: is not what its run wrote: SHA-256 .*run the cell again"
+        Problems,
+        match=r"records\.parquet: has changed since its run: SHA-256 .*run the cell again",
     ):
         load_records(tmp_path)
 

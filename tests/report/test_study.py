@@ -114,18 +114,18 @@ def test_several_k_are_an_axis_as_any_other():
         assert [row.about["method"] for row in table.rows] == ["original", "desa"]
         depth = study.cell("scifact", "desa").mean("depth_dense")
         assert table.rows[1].values["depth_dense"] == depth
-        assert any(f"about k {taken}; also there: {30 - taken}" in note for note in study.notes)
+        assert any(f"about k {taken}; there are also: {30 - taken}" in note for note in study.notes)
 
 
 def test_a_query_without_all_draws_is_told():
     records = cell("scifact", "desa")
     said = refusal(records.filter((pl.col("query_id") != "q3") | (pl.col("draw") != 2)))
-    assert "1 of 30 queries lack a draw or have one twice: q3" in said
+    assert "1 of 30 queries lack a draw or have a draw twice: q3" in said
 
 
 def test_other_tables_are_no_query_records():
-    assert "no query records" in refusal(pl.DataFrame({"a": [1]}))
-    assert "no query records" in refusal(
+    assert "not query records" in refusal(pl.DataFrame({"a": [1]}))
+    assert "not query records" in refusal(
         study_records(("scifact",), ("original",)).drop("depth_dense")
     )
     assert "there are no query records" in refusal(cell("scifact", "original").clear())
@@ -154,7 +154,7 @@ def test_the_main_setting_is_kappa_60_most_references():
         5,
         "minilm_l6",
     )
-    assert any("kappa 60; also there: 2" in note for note in study.notes)
+    assert any("kappa 60; there are also: 2" in note for note in study.notes)
     assert Study(records, primary={"kappa": "2"}).setting.kappa == "2"
 
 

@@ -297,7 +297,7 @@ def test_the_external_table_says_why_it_is_empty():
     table = external_table(Study(records.with_columns(depth)))
     assert [note for note in table.notes if "HyDE" in note or "QuDAR" in note] == [
         "HyDE has no numbers: no records on FiQA, and macros are over all",
-        "no total depth of QuDAR, scores: scores are fused there, which certifies nothing",
+        "no total depth of QuDAR, scores: they fuse scores, which certifies no depth",
     ]
     values = {row.about["method"]: row.values for row in table.rows}
     assert values["hyde"]["ndcg_at_10"] is None

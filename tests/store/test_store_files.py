@@ -210,18 +210,20 @@ def test_a_root_that_is_a_file_is_refused(tmp_path):
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        DesaError, match=r"file/store/a/x: cannot write: a file stands where a folder is needed"
+        DesaError, match=r"file/store/a/x: cannot write: there is a file where a folder is needed"
     ):
         Files(tmp_path / "file" / "store").publish("a/x", b"")
     files = Files(tmp_path)
     with pytest.raises(
-        DesaError, match="file/x: cannot read: a file stands where a folder is needed"
+        DesaError, match="file/x: cannot read: there is a file where a folder is needed"
     ):
         files.read_bytes("file/x")
 
 
 def test_a_place_where_no_folder_can_be_made_is_a_clear_error():
-    with pytest.raises(DesaError, match="cannot write: the folder vanished or cannot be made"):
+    with pytest.raises(
+        DesaError, match="cannot write: the folder has disappeared or cannot be created"
+    ):
         Files("/proc/desa-store").publish("a/x", b"")
 
 

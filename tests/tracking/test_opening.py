@@ -65,7 +65,7 @@ SPOILT = {
 def test_a_damaged_database_is_refused_and_left_as_it_is(how, database):
     SPOILT[how](database)
     before = database.read_bytes()
-    _refused(f"sqlite:///{database}", "damaged", str(database), "move it away")
+    _refused(f"sqlite:///{database}", "damaged", str(database), "move it elsewhere")
     assert database.read_bytes() == before
 
 
@@ -86,7 +86,7 @@ def test_a_folder_a_missing_folder_and_a_foreign_database(tmp_path):
     with closing(sqlite3.connect(foreign)) as shop:
         shop.execute("CREATE TABLE orders (id INTEGER)")
     before = foreign.read_bytes()
-    _refused(f"sqlite:///{foreign}", "another program's database")
+    _refused(f"sqlite:///{foreign}", "the database of another program")
     assert foreign.read_bytes() == before
 
 
@@ -153,5 +153,5 @@ def test_the_note_of_the_last_run_is_read_and_its_absence_told(tmp_path):
 
 def test_a_file_where_artifacts_should_go_is_told(tmp_path):
     (tmp_path / "mlartifacts").write_text("")
-    with pytest.raises(DesaError, match=r"mlartifacts: cannot be made.*move"):
+    with pytest.raises(DesaError, match=r"mlartifacts: cannot be created.*move"):
         artifact_folder(tmp_path / "mlartifacts")

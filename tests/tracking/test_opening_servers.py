@@ -50,7 +50,7 @@ STATUSES = {
         ["Invalid Host header", "--allowed-hosts", OFFLINE],
     ),
     "another web server": (answer(b"Not found", "404 Not Found"), ["404", "fix the address"]),
-    "no web server": (b"SSH-2.0-OpenSSH_9.6\r\n", ["no HTTP: SSH-2.0", "fix the address"]),
+    "no web server": (b"SSH-2.0-OpenSSH_9.6\r\n", ["not HTTP: SSH-2.0", "fix the address"]),
     "one that hangs up": (b"", ["cannot be reached", OFFLINE]),
 }
 
@@ -184,6 +184,6 @@ def test_a_full_disk_for_artifacts_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(
-        DesaError, match=r"cannot be made: No space left on device \(free space on that disk"
+        DesaError, match=r"cannot be created: No space left on device \(free space on that disk"
     ):
         artifact_folder(tmp_path / "mlartifacts")

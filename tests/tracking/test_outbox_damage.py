@@ -104,7 +104,7 @@ def test_a_target_that_makes_no_sense_is_told_after_all_others(waiting, uri, hom
         sync([])
     assert told.value.where == str(damaged / "target.json")
     assert "1 log entries" in told.value.what
-    assert f"move {damaged} away" in told.value.hint
+    assert f"move {damaged} elsewhere" in told.value.hint
     assert not waiting.exists()  # it was sent
     with pytest.raises(DesaError, match="is damaged"):  # a run says it too, before any work
         open_log(uri, home)

@@ -99,7 +99,7 @@ def test_two_threads_send_each_entry_once(outbox, tmp_path, eager_threads):
 def test_an_entry_after_the_end_is_refused_by_name(outbox):
     outbox.say_ended()
     outbox.close()
-    with pytest.raises(DesaError, match="was ended before") as told:
+    with pytest.raises(DesaError, match="has already ended") as told:
         outbox.put({"kind": "cell"})
     assert told.value.where == str(outbox.folder)
 

@@ -177,7 +177,7 @@ def test_failed_starts_are_told_by_cause_and_another_process(model_home, tmp_pat
     told = found["told"]
     assert "too little memory: about" in told["memory"]
     assert "bfloat16 texts depend on batches on a CPU" in told["dtype"]
-    assert "cuda is asked for, but this vLLM runs on cpu" in told["device"]
+    assert "cuda was requested, but this vLLM runs on cpu" in told["device"]
     assert "generator.max_model_len is longer than the model's own context" in told["context"]
     assert "the model's weights cannot be read" in told["weights"]
     assert "no such folder" in told["absent"]

@@ -81,9 +81,9 @@ def obstacle(
     """The number of a condition that is not true yet, -1 if all are; `failed`, an earlier answer,
     is tried first.
 
-    `checked` is where the search among the documents read stands, a channel times 2^32 plus items,
-    and is returned too: what was true stays true while `top` stays, so the next search for the same
-    `top` continues from there.
+    `checked` is the position of the search among the documents read, a channel times 2^32 plus
+    items, and is returned too: what was true stays true while `top` stays, so the next search for
+    the same `top` continues from there.
     """
     p, q, base = scale[P], scale[Q], scale[BASE]
     if failed >= 0 and not _holds(failed, top, seen, lengths, ranks_NC, chosen_N, scale):

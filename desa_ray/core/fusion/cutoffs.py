@@ -1,4 +1,4 @@
-"""Fixed cutoffs: what a fusion of prefixes says instead of the fusion of complete rankings
+"""Fixed cutoffs: how a fusion of prefixes differs from the fusion of complete rankings
 (method.md section 7).
 
 Papers on hybrid retrieval fuse the first L documents of every ranking. A document behind L in one

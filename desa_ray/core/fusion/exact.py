@@ -1,12 +1,11 @@
-"""Exact comparison of fused scores: floats decide what is clear, wide integers decide what is
-close.
+"""Exact comparison of fused scores: floats decide clear cases, wide integers decide close ones.
 
 F(d) = sum of w_c / (kappa + rank_c(d)), method.md section 6. Times a common factor this is a sum of
 W_c / (p + q rank) with integers W, p, q, which `RrfConstants` finds. Two such sums can be equal, or
-differ by less than a float64 notices, so `precedes` compares in float64 first and, within a
-relative 1e-12, by long division in base 2^32 with as many digits as the smallest possible nonzero
-difference asks for. Every integer here stays below 2^63 because `RrfConstants` refuses denominators
-of 2^31 and more, and weights whose product with a denominator could reach 2^63; such channels go to
+differ by less than float64 resolves, so `precedes` compares in float64 first and, within a relative
+1e-12, by long division in base 2^32 with as many digits as the smallest possible nonzero difference
+asks for. Every integer here stays below 2^63 because `RrfConstants` refuses denominators of 2^31
+and more, and weights whose product with a denominator could reach 2^63; such channels go to
 `desa_ray.core.fusion.reference`.
 
 Legend: C channels, N documents; `ranks_NC[d, c]` less `scale[BASE]` is the rank of document d in
@@ -124,7 +123,7 @@ def checked(
     """
     if not channels or len(channels) != len(weights):
         raise DesaError(
-            f"{len(channels)} channels with {len(weights)} weights",
+            f"{len(channels)} channels but {len(weights)} weights",
             hint="give one weight per channel",
         )
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)

@@ -1,5 +1,5 @@
-"""Fusion and replay in Python's own rationals: slow, without any bound on numerators and
-denominators.
+"""Fusion and replay in Python's own rationals: slow, but with numerators and denominators of any
+size.
 
 Weights or a kappa whose common integers are too wide for the kernels come here, so that nothing can
 overflow. The replay bisects over the step, as S12 of method.md section 6 allows, with the rules

@@ -1,5 +1,5 @@
-"""The fusions a method can name: how ranks become one order, and how deep the lists must be read to
-prove its head.
+"""The fusion rules that a method can name: how ranks become one order, and how deep the lists must
+be read to prove its top.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""Confidence weights: how much each ranking of one query counts, read off its own best scores.
+"""Confidence weights: how much each ranking of one query counts, computed from its own best scores.
 
 QuDAR (Kim et al. 2026) weighs its four rankings by margin-derived confidence and by an LLM's blind
-relevance scores. Only the first half can be had without further LLM calls. The formula is that of
+relevance scores. Only the first half is available without further LLM calls. The formula is that of
 the paper's authors (method.md section 5.1): of each ranking the best 1,000 scores, min-max
 normalised; the margin between the first two; a softmax of half the margins. Weights are exact
 rationals, so that weighted fusion stays exact.

@@ -4,7 +4,7 @@ People who run hybrid search choose one number L, the window that every list is 
 fusion. Three depths answer how large it must be. `window` is a closed form for all collections:
 from there on every document of the top K is in some list's first L. `certified_window` is what one
 query's own lists need: the smallest L from which the first L items prove the ordered top K,
-whatever follows them. And a cut can be right by luck where nothing proves it: `cut_tops`.
+whatever follows them. And a cut can be right by chance although nothing proves it: `cut_tops`.
 """
 
 from collections.abc import Sequence

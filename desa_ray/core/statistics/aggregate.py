@@ -1,4 +1,4 @@
-"""Means the way the paper takes them: draws within a query first, then queries, then data sets
+"""Means as the paper takes them: draws within a query first, then queries, then data sets
 (method.md section 10).
 
 Two kinds of percentage exist and differ. An effectiveness gain is the ratio of two macros; a depth

@@ -1,5 +1,5 @@
-"""Many comparisons at once: step-down max-T with sign flips that all hypotheses share, and what
-Holm's adjustment can say with a number of resamples (method.md section 10).
+"""Many comparisons at once: step-down max-T with sign flips that all hypotheses share, and which
+families Holm's adjustment can reject in, given the number of resamples (method.md section 10).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def max_t(
     """Step-down max-T over the columns of paired differences; the same signs are drawn for all.
 
     The statistic of a hypothesis is its macro mean difference over its root of squares, which no
-    sign flip changes, so that outcomes of any unit stand side by side. With hypotheses in order of
+    sign flip changes, so that outcomes in any unit can be combined. With hypotheses in order of
     |T|, p_(i) is the largest, over the hypotheses up to the i-th, of the share of sign flips in
     which the largest |T*| of all hypotheses from there on reaches |T_(i)|.
 

@@ -1,8 +1,8 @@
 """From paired differences to what a table prints: effect, interval, p, Holm, wins, effect size,
 detectable effect.
 
-Differences come as one array [Q, M] a data set (stratum); the effect is the macro, the mean of the
-data sets' means.
+Differences come as one array [Q, M] per data set (stratum); the effect is the macro, the mean of
+the data sets' means.
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ class Paired:
 
 
 def paired_outcomes(strata: Sequence[np.ndarray], sampling: Sampling = DEFAULT) -> list[Paired]:
-    """One `Paired` a column of the differences [Q, M]; the same queries and signs are drawn for all
-    columns.
+    """One `Paired` per column of the differences [Q, M]; the same queries and signs are drawn for
+    all columns.
     """
     effects = np.mean([differences.mean(0) for differences in strata], axis=0)
     samples_BM = sampling.bootstrap_means(strata).mean(1)

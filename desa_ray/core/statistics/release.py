@@ -1,9 +1,9 @@
 """The resampling of the paper's authors, to the digit: `sampling=release` (method.md section 10).
 
-Their published intervals and p values come from one PCG64 stream that is made again for every
-column and runs through all data sets, sample by sample. Since it does not depend on the values,
-all columns of one call see the same queries and signs. Strata must come in ascending order of the
-data sets' names, their rows in ascending order of query ids, as code points.
+Their published intervals and p values come from one PCG64 stream that is restarted for every column
+and runs through all data sets, sample by sample. Since it does not depend on the values, all
+columns of one call see the same queries and signs. Strata must come in ascending order of the data
+sets' names, their rows in ascending order of query ids, as code points.
 
 Source: the published statistics of the paper's release (its bootstrap and paired-test tables).
 """
