@@ -252,6 +252,7 @@ class FusionConfig:
 class EvaluationConfig:
     exclude_self: bool = False
     measures: tuple[str, ...] = ()
+    access_depths: bool = False
     run_depth: Count = 1000
 
 

@@ -30,6 +30,7 @@ from desa_ray.experiment.pools import encoder_pool, lucene_pool, replay_pool, sc
 from desa_ray.experiment.prepare import Prepared
 from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.stage import Pool, Stage
+from desa_ray.stages.access_depths import access_depths_stage
 from desa_ray.stages.calibration import CalibrationWork, calibration_stage
 from desa_ray.stages.collection import CollectionStages
 from desa_ray.stages.counted_fusion import CountedPlan, counted_plan
@@ -57,6 +58,7 @@ class Cell:
         fused: fusion stages, one per draw.
         reference: the fusion stage of Original under the same settings, which "shallower in both"
             compares with; None for Original itself and for methods without both channels.
+        access: the depths with random access beside each of `fused`; none unless asked for.
     """
 
     config: RunConfig
@@ -64,10 +66,11 @@ class Cell:
     fused: tuple[Stage, ...]
     reference: Stage | None
     recording_counts: Mapping[str, int]
+    access: tuple[Stage, ...] = ()
 
     @property
     def targets(self) -> list[Stage]:
-        return [*self.fused, *([self.reference] if self.reference else [])]
+        return [*self.fused, *([self.reference] if self.reference else []), *self.access]
 
 
 class Builder:
@@ -88,7 +91,11 @@ class Builder:
         fused = tuple(self._fused(config.method, draw) for draw in draws)
         compared = kinds == {"dense", "sparse"} and config.method.channels != ORIGINAL.channels
         reference = self._fused(ORIGINAL, 0) if compared else None
-        return Cell(config, self.collection, fused, reference, self.recording_counts)
+        access: tuple[Stage, ...] = ()
+        if config.evaluation.access_depths:
+            pool, size = replay_pool(config), config.cluster.shard_queries
+            access = tuple(access_depths_stage(stage, pool, size) for stage in fused)
+        return Cell(config, self.collection, fused, reference, self.recording_counts, access)
 
     @cached_property
     def measures(self) -> list[str]:

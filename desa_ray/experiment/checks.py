@@ -12,6 +12,7 @@ from desa_ray.experiment.methods import (
     texts_needed,
 )
 from desa_ray.plugins import plugin, shadowed
+from desa_ray.stages.access_depths import check_access_depths
 from desa_ray.stages.counted_fusion import check_counted
 from desa_ray.stages.lazy_fusion import check_lazy
 from desa_ray.stages.plugged import engines_named
@@ -46,6 +47,8 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
         problems += found.problems
     except DesaError as found:
         problems.append(found)
+    if config.evaluation.access_depths and not problems:
+        problems += check_access_depths(config)
     if config.ranking == "lazy" and not problems:
         problems += check_lazy(config, measures_of(config))
     if config.ranking == "counted" and not problems:

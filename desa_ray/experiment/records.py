@@ -23,6 +23,7 @@ from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import REFERENCES_PROMPT, generator_label, prompts
 from desa_ray.experiment.settings import cell_settings
 from desa_ray.pipeline.stage import Stage
+from desa_ray.stages.access_depths import ACCESS, with_access_depths
 from desa_ray.stages.calibrated import calibration_rows
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.fusion import FUSED, read_fused, read_run
@@ -72,6 +73,7 @@ def records_schema(measures: list[str]) -> pl.Schema:
             **{metric_name(m): pl.Float64() for m in measures},
             EXPONENTIAL_COLUMN: pl.Float64(),
             **dict.fromkeys(OF_JUDGMENTS, pl.Float64()),
+            **ACCESS,
         }
     )
 
@@ -179,6 +181,7 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         frame = read_fused(stage)
         frame = frame.with_columns(exponential_ndcg(stage, frame, grades))
         frame = frame.with_columns(of_judgments(stage, frame, grades))
+        frame = with_access_depths(frame, cell.access[draw] if cell.access else None)
         left_out = [queries[row] for row in calibration_rows(stage)]
         frame = frame.filter(~pl.col("query_id").is_in(left_out))
         if reference is None:

@@ -31,6 +31,7 @@ NO_KEY = (
     *("generator.base_url", "generator.api_key_env", "generator.concurrency"),
     *("generator.request_timeout_s", "generator.max_attempts", "generator.backoff_s"),
     "generator.max_backoff_s",
+    "evaluation.access_depths",
 )
 
 # A setting that came with a later version stands where it differs from what was done before it:

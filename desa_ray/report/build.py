@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desa_ray.core.statistics.sampling import Sampling
+from desa_ray.report.access import access_figure, access_table
 from desa_ray.report.by_dataset import dataset_tests_table, depth_quantiles_tables
 from desa_ray.report.comparisons import (
     external_table,
@@ -110,6 +111,7 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
     ("robustness by method", lambda study, _: robustness_by_method_table(study), ""),
     ("tests of data sets", dataset_tests_table, ""),
     ("depths", lambda study, _: depth_quantiles_tables(study), ""),
+    ("depths by access", lambda study, _: access_table(study), ""),
     (
         "judgments",
         lambda study, _: judgments_table(study),
@@ -167,7 +169,7 @@ def build_report(
         pareto_figure(study, sampling),
         *(builder(study, sampling) for builder in figures),
         *(difference_figure(study, other) for other in study.roles.baselines[:DIFFERENCES]),
-        *(builder(study) for builder in FIGURES),
+        *(builder(study) for builder in (*FIGURES, access_figure)),
         *axis_figures(study, sampling),
         corpus_figure(study, sampling),
     ]

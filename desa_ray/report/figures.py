@@ -102,7 +102,7 @@ def mechanism_figure(study: Study) -> Figure | None:
         values = {
             dataset: frame[column].drop_nulls().to_numpy() for dataset, frame in draws.items()
         }
-        boxes = {dataset: _box(own) for dataset, own in values.items() if len(own)}
+        boxes = {dataset: box_of(own) for dataset, own in values.items() if len(own)}
         panels[DIAGNOSTICS[column]] = {dataset_name(d): box for d, box in boxes.items()}
         start = left + panel * (width + 40)
         high = max((box[4] for box in boxes.values()), default=1.0) or 1.0
@@ -130,7 +130,8 @@ def mechanism_figure(study: Study) -> Figure | None:
     return Figure("mechanism", "Angle and turnover by data set", caption, svg, drawing)
 
 
-def _box(values: np.ndarray) -> tuple[float, float, float, float, float]:
+def box_of(values: np.ndarray) -> tuple[float, float, float, float, float]:
+    """Low whisker, quartile, median, quartile and high whisker of values, float64 [n], n > 0."""
     q1, median, q3 = (float(v) for v in np.quantile(values, (0.25, 0.5, 0.75)))
     inside = values[(values >= q1 - 1.5 * (q3 - q1)) & (values <= q3 + 1.5 * (q3 - q1))]
     return float(inside.min()), q1, median, q3, float(inside.max())

@@ -129,7 +129,7 @@ def _fused(inputs: Inputs, row: int, query: str) -> FusedQuery:
         replayed, head = _single(channels[0], lengths[0], weights, kappa, k), channels[0][:wanted]
     else:
         documents = members(channels, params["within"])
-        ranks = _ranks(inputs, row, weighed, channels, documents)
+        ranks = counted_ranks(inputs, row, weighed, channels, documents)
         replayed = counted_replay(channels, lengths, documents, ranks, weights, kappa, k)
         head = documents[counted_order(documents, ranks, weights, kappa, wanted)]
     record = query_record(inputs, row, query, weighed, replayed)
@@ -147,7 +147,7 @@ def _single(
     return found
 
 
-def _ranks(
+def counted_ranks(
     inputs: Inputs,
     row: int,
     weighed: Weighed,

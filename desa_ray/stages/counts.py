@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.counting import Counting
-from desa_ray.pipeline.sizes import Rows
+from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
 from desa_ray.stages.asked import asked_documents, read_asked, table_of
 from desa_ray.stages.dense_ranking import dense_queries, dense_scores
 from desa_ray.stages.prefix import BLOCK_QUERIES, document_groups, document_ranges
-from desa_ray.stages.ranking import ChannelWork, own_documents, queries_in
+from desa_ray.stages.ranking import ChannelWork, own_documents, queries_in, ranking_size
 from desa_ray.stages.sparse_ranking import sparse_hits, sparse_hits_of, without
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
@@ -35,6 +35,12 @@ COUNTS = pl.Schema({"docs": pl.List(pl.Int32), "ranks": pl.List(pl.Int32), "shar
 
 class CountsWork(ChannelWork):
     """What both channels' counts share: parts `ranks-*.parquet`, a row for each query."""
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        whole = ranking_size(params, rows)
+        kept = whole.items * 2 * max(1, params["within"])
+        return Size(whole.items, whole.work, min(whole.volume, kept))
 
     def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         """The parts by query."""

@@ -15,6 +15,7 @@ from desa_ray.core.adjusted import adjusted
 from desa_ray.core.counting import Counting
 from desa_ray.core.dense import anchored, contextual, residual
 from desa_ray.core.fusion import release
+from desa_ray.core.fusion.access import least_depths
 from desa_ray.core.fusion.counted_kernels import first_certain
 from desa_ray.core.fusion.depth import replay, replay_prefixes
 from desa_ray.core.fusion.exact import constants_of
@@ -56,6 +57,7 @@ def compile_kernels() -> None:
         assert scale is not None
         state = np.zeros((2, 2), np.int32)
         first_certain(order[:1], np.ones((2, 2), np.int32), state[0], scale, state[1])
+        least_depths([order, order], weights, kappa, 1)
         counting = Counting(order, scores[0])
         counting.add(order, scores[0])
         release.replay([order, order], weights, kappa, 1)

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import kernels, lucene, runs
+from . import counted, kernels, lucene, runs
 from .harness import Measured
 from .table import put_into_page
 
@@ -39,6 +39,7 @@ def suite(scifact: str | None) -> dict[str, Callable[[], list[Measured]]]:
         "f": lambda: kernels.statistic(3776, 7, 10_000, 50),
         "g": lambda: runs.whole(dataset),
         "i": runs.tracking,
+        "k": lambda: counted.counted(200_000, 3),
     }
 
 
@@ -47,7 +48,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results.json"))
-    parser.add_argument("--only", default="a,b,c,d,e,f,g,i", help="g measures h and j too")
+    parser.add_argument("--only", default="a,b,c,d,e,f,g,i,k", help="g measures h and j too")
     parser.add_argument(
         "--scifact", help="a folder in BEIR layout for whole runs, instead of the demo"
     )

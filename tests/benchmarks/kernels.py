@@ -17,6 +17,7 @@ from desa_ray.core.topk import TopK, best_hits, documents_of
 from desa_ray.stages.prefix import FIRST_DEPTH
 
 from .harness import Measured, Target, cpu_s, in_turns, ratio
+from .heap_replay import HeapReplay
 from .made_up import centres, two_rankings, two_score_lists, unit_vectors
 
 KAPPA, K = Fraction(60), 20
@@ -110,11 +111,16 @@ def near_depth(documents: int, depth: int, noise: float) -> tuple[list[np.ndarra
 
 
 def replays(documents: int, depth: int, noise: float, calls: int) -> list[Measured]:
-    """(c) Replay, against dictionaries; and its own time a query."""
+    """(c) Replay, against an incremental one with heaps, and against dictionaries that are checked
+    whole; and its own time a query.
+    """
     channels, stop = near_depth(documents, depth, noise)
     answers: list[tuple[list[int], list[int]]] = []
+    lists = [channel.tolist() for channel in channels]
+    heaps = cpu_s(lambda: answers.append(HeapReplay(lists, K).run()))
     baseline = cpu_s(lambda: answers.append(dict_replay(channels, K)))
-    assert answers[0] == (list(stop.depths), stop.topk.tolist())
+    expected = list(stop.depths), stop.topk.tolist()
+    assert answers == [expected, expected]
     times = [
         cpu_s(lambda: [replay(channels, EVEN, KAPPA, K) for _ in range(calls)]) / calls
         for _ in range(9)
@@ -122,6 +128,7 @@ def replays(documents: int, depth: int, noise: float, calls: int) -> list[Measur
     own = statistics.median(times)
     words = f"replay, N = {documents:,}, depths {stop.depths[0]:,} and {stop.depths[1]:,}"
     return [
+        ratio("c replay", words, "incremental, with heaps, in Python", (own, heaps), 100),
         ratio("c replay", words, "dictionaries, checked after every read", (own, baseline), 10_000),
         Measured("c replay", words, "-", own, None, own * 1e6, "µs a query", Target(60, most=True)),
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from desa_ray.engines.gemm import DigitsGemm
 
-from . import gpu, kernels
+from . import counted, gpu, kernels
 from .__main__ import suite
 from .harness import Measured, Target, ratio
 from .table import END, START, put_into_page
@@ -32,8 +32,20 @@ def test_the_kernels_benchmarks_run_on_small_data_and_agree():
         *kernels.lazy(40_000, 3, 0.5),
         *kernels.statistic(70, 7, 50, 5),
     ]
-    assert [line.name[0] for line in lines] == list("bbccef")
+    assert [line.name[0] for line in lines] == list("bbcccef")
     assert all(line.value > 0 for line in lines)
+
+
+def test_counted_lazy_and_complete_agree_in_four_regimes():
+    """And what a query moves stays within 16 KB, whatever the lists."""
+    lines = counted.counted(10_000, 1)
+    assert [line.ours.split(",")[1].strip() for line in lines] == [
+        "equal lists",
+        "half-shared lists",
+        "independent lists",
+        "opposed lists",
+    ]
+    assert all(0 < line.more["bytes_a_query"] <= 16 * 1024 for line in lines)
 
 
 def test_the_gpu_script_compares_rankings_and_times():

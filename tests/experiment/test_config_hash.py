@@ -153,6 +153,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
     "tracking.experiment": ((), "tracking.experiment=other"),
     "tracking.offline": ((), "tracking.offline=true"),
     "tracking.system_metrics_s": ((), "tracking.system_metrics_s=0"),
+    "evaluation.access_depths": ((), "evaluation.access_depths=true"),
     "store.root": ((), "store.root=elsewhere"),
     "store.repair": ((), "store.repair=true"),
 }

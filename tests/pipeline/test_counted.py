@@ -30,9 +30,12 @@ METHODS = ("desa", *(pytest.param(method, marks=pytest.mark.slow) for method in 
 SMALL = ("draws=1", "fusion.k=20", "fusion.kappa=0", "evaluation.measures=[R@5,Judged@5]")
 
 
+LEAST = ("least_depths", "least_depth_total", "least_pairs")  # of two whole lists
+
+
 def assert_same(complete: pl.DataFrame, counted: pl.DataFrame) -> None:
     """Every column but the hashes of rankings, which nobody made."""
-    own = [*OWN_KEYS, "ranking_hashes"]
+    own = [*OWN_KEYS, "ranking_hashes", *LEAST]
     assert counted.schema == complete.schema
     left, right = counted.drop(own), complete.drop(own)
     different = [name for name in left.columns if not left[name].equals(right[name])]
@@ -69,12 +72,20 @@ def test_counted_records_are_those_of_complete_rankings(method, demo_slice, warm
     named = [f"method={method}"]
     if method == "half_dense":
         named = ["method=desa", "+method.channels.0.weight=1/2"]
+    if method == "desa":
+        named.append("evaluation.access_depths=true")
     complete, counted, stages = both_ways(warm_home, *named, *dataset(demo_slice), *SMALL)
     assert_same(complete, counted)
     assert "ranking" not in stages
     if method == "desa":
         assert counted["rr_change"].null_count() < counted.height
         assert counted["depths"].list.max().max() > 64
+        assert counted["least_depths"].null_count() == counted.height
+        totals = complete.select("ta_depth_total", "least_depth_total", "depth_total", "steps")
+        assert totals.null_count().row(0) == (0, 0, 0, 0)
+        assert (totals["least_depth_total"] <= totals["steps"]).all()
+        # At kappa 0 and K 20 random access needs at most 40 items of either list.
+        assert complete["ta_depths"].list.max().max() <= 40 < totals["depth_total"].max() / 2
 
 
 @pytest.mark.slow

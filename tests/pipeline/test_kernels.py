@@ -92,14 +92,17 @@ assert signatures() == before, signatures() - before
 """
 
 
-@pytest.mark.parametrize("ranking", ["complete", "lazy"])
+@pytest.mark.parametrize(
+    "ranking", ["complete", "lazy", pytest.param("counted", marks=pytest.mark.slow)]
+)
 def test_a_run_calls_kernels_only_as_they_were_compiled(ranking, demo_slice, warm_home, tmp_path):
     """A run needs no argument types beyond those that `compile_kernels` compiled for it."""
     for stage in ("ranking", "fusion"):
         shutil.rmtree(warm_home / "store" / stage)
     common = [*dataset(demo_slice), "cluster=serial", "tracking.enabled=false", "draws=1"]
+    more = ["evaluation.access_depths=true"] if ranking == "counted" else []
     done = subprocess.run(
-        [sys.executable, "-c", RUNNING, "run", *common, f"ranking={ranking}"],
+        [sys.executable, "-c", RUNNING, "run", *common, f"ranking={ranking}", *more],
         cwd=tmp_path,
         env={**os.environ, "DESA_HOME": str(warm_home)},
         capture_output=True,
