@@ -81,6 +81,7 @@ class EncoderConfig:
     dimensions: Count | None = None  # only the first so many of each vector (Matryoshka)
     block_size: Count = 32
     scoring: Literal["int26", "float32"] = "int26"
+    scorer: Literal["auto", "torch", "faiss_gpu", "cpu"] = "auto"  # no key: the same exact scores
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -129,11 +129,36 @@ def faiss_gpu() -> DigitsGemm | None:
     return DigitsGemm("faiss-gpu", product)
 
 
-def best_gemm() -> Gemm:
-    """Torch with CUDA where both are there, else FAISS on a GPU, else the CPU."""
+def torch_gpu() -> TorchGemm | None:
+    """Torch on the first GPU; None where there is no torch or no GPU that it can use."""
     if importlib.util.find_spec("torch") is not None:
         import torch  # pyright: ignore[reportMissingImports]
 
         if torch.cuda.is_available():
             return TorchGemm()
-    return faiss_gpu() or CpuGemm()
+    return None
+
+
+def best_gemm() -> Gemm:
+    """Torch with CUDA where both are there, else FAISS on a GPU, else the CPU."""
+    return torch_gpu() or faiss_gpu() or CpuGemm()
+
+
+def gemm_named(scorer: str) -> Gemm:
+    """Who multiplies by `encoder.scorer`: auto, torch, faiss_gpu or cpu.
+
+    Raises:
+        DesaError: it is not here.
+    """
+    ways: dict[str, Callable[[], Gemm | None]] = {
+        "auto": best_gemm,
+        "torch": torch_gpu,
+        "faiss_gpu": faiss_gpu,
+        "cpu": CpuGemm,
+    }
+    found = ways[scorer]()
+    if found is None:
+        what = f"{scorer} finds no GPU that it can use here"
+        hint = "give scorers one (cluster.scorer_gpus), install the gpu extra, or use auto or cpu"
+        raise DesaError(what, where="encoder.scorer", hint=hint)
+    return found

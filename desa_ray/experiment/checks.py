@@ -30,6 +30,7 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     problems = [
         *_unknown_engines(config),
         *_analyzer_problems(config),
+        *_scorer_problems(config),
         *check_generator_map(config.generator),
         *check_method(config.method, config.generator, config.n_refs, config.prompt),
     ]
@@ -64,6 +65,20 @@ def _analyzer_problems(config: RunConfig) -> Iterator[DesaError]:
             what = f"is of analyzer=en alone, not of {sparse.analyzer}"
             hint = "leave it out, or use sparse.analyzer=en"
             yield DesaError(what, where=f"sparse.{name}", hint=hint)
+
+
+def _scorer_problems(config: RunConfig) -> Iterator[DesaError]:
+    """A GPU to multiply on, asked for without one to have; or one that float32 scores never use."""
+    encoder = config.encoder
+    if encoder.scorer in ("auto", "cpu"):
+        return
+    if encoder.scoring == "float32":
+        what = f"scorer={encoder.scorer} is of scoring=int26 alone"
+        yield DesaError(what, where="encoder.scorer", hint="leave it out, or use int26")
+    elif config.cluster.kind != "serial" and not config.cluster.scorer_gpus:
+        what = f"scorer={encoder.scorer}, but a scorer is given no GPU"
+        hint = "set cluster.scorer_gpus, to a share such as 0.25 or to 1"
+        yield DesaError(what, where="encoder.scorer", hint=hint)
 
 
 def decoding_problems(config: RunConfig) -> Iterator[DesaError]:

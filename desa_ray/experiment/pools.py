@@ -80,7 +80,14 @@ def lucene_pool(config: RunConfig) -> Pool:
 
 
 def scorer_pool(config: RunConfig) -> Pool:
-    return Pool("scorer", WorkerCache, size=config.cluster.scorers, gpus=config.cluster.scorer_gpus)
+    """What scores and ranks; where `encoder.scorer` names no GPU of a worker's own, on its CPUs."""
+    scorer, gpus = config.encoder.scorer, config.cluster.scorer_gpus
+    return Pool(
+        "scorer" if scorer == "auto" else f"scorer:{scorer}",
+        partial(WorkerCache, scorer),
+        size=config.cluster.scorers,
+        gpus=gpus,
+    )
 
 
 def replay_pool(config: RunConfig) -> Pool:

@@ -24,6 +24,7 @@ LABELLED = (
     *("fusion.kappa", "fusion.k", "n_refs"),
 )
 NO_KEY = (
+    "encoder.scorer",
     *("sparse.name", "sparse.java_home", "sparse.heap"),
     *("generator.folder", "generator.path", "generator.revision_note", "generator.device"),
     *("generator.batch_invariant", "generator.tensor_parallel_size", "generator.kv_cache_gb"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from desa_ray.core.operators import DenseOperator
 from desa_ray.core.ranking import complete_order
-from desa_ray.engines.gemm import Float32Gemm, Gemm, best_gemm
+from desa_ray.engines.gemm import Float32Gemm, Gemm
 from desa_ray.pipeline.stage import Shard, Stage
 from desa_ray.stages.calibrated import read_calibration
 from desa_ray.stages.document_vectors import corpus_shard
@@ -106,7 +106,7 @@ def dense_scores(
     vectors = stage.inputs["vectors"]
     shards = vectors.stored_shards()
     exact = stage.params["scoring"] == "int26"
-    gemm: Gemm = engine.get("gemm", best_gemm) if exact else Float32Gemm()
+    gemm: Gemm = engine.gemm if exact else Float32Gemm()
     prepared = gemm.prepared(queries)
     keep = shards[-1].stop * queries.shape[1] * 8 <= memory_gb * 2**29
     kept = engine.get(f"vectors {vectors.key.digest} {exact}", dict) if keep else {}

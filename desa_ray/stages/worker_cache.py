@@ -2,20 +2,32 @@
 once per worker.
 """
 
+from functools import cached_property
 from typing import Any
 
+from desa_ray.engines.gemm import Gemm, gemm_named
 from desa_ray.stages.kernels import compile_kernels
 
 KEPT, MAPPED = 16, 256  # entries; files mapped into memory cost little
 
 
 class WorkerCache:
-    """The last inputs of a worker by name."""
+    """The last inputs of a worker by name.
 
-    def __init__(self) -> None:
+    Args:
+        scorer: who multiplies vectors (`encoder.scorer`).
+    """
+
+    def __init__(self, scorer: str = "cpu") -> None:
         compile_kernels()
         self.kept: dict[str, Any] = {}
         self.mapped: dict[str, Any] = {}
+        self.scorer = scorer
+
+    @cached_property
+    def gemm(self) -> Gemm:
+        """Who multiplies vectors for exact scores; DesaError where it is not here."""
+        return gemm_named(self.scorer)
 
     def get(self, name: str, read: Any) -> Any:
         return _got(self.kept, KEPT, name, read)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from desa_ray.core.ranking import complete_order, exact_scores, quantise
-from desa_ray.engines.gemm import CpuGemm, DigitsGemm, TorchGemm, best_gemm, faiss_gpu
+from desa_ray.engines.gemm import CpuGemm, DigitsGemm, TorchGemm, best_gemm, faiss_gpu, gemm_named
 from desa_ray.errors import DesaError
 
 
@@ -74,3 +74,17 @@ def test_gpu_rankings_have_the_hashes_of_the_cpu():
 def test_without_a_gpu_the_cpu_multiplies():
     gemm = best_gemm()
     assert isinstance(gemm, CpuGemm) or gemm.name in ("torch cuda", "faiss-gpu")
+
+
+@pytest.mark.parametrize("scorer", ["torch", "faiss_gpu"])
+def test_a_scorer_that_is_not_here_is_refused(scorer):
+    if _on_gpu():
+        assert gemm_named(scorer).name in ("torch cuda", "faiss-gpu")
+        return
+    with pytest.raises(DesaError, match=rf"encoder\.scorer: {scorer} finds no GPU"):
+        gemm_named(scorer)
+
+
+def test_a_scorer_by_name_is_the_one_that_was_asked_for():
+    assert isinstance(gemm_named("cpu"), CpuGemm)
+    assert gemm_named("auto").name == best_gemm().name

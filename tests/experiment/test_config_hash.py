@@ -112,6 +112,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
     "dataset.name": ((), "dataset.name=other"),
     "dataset.path": ((), "dataset.path=copy"),
     "encoder.name": ((), "encoder.name=mine"),
+    "encoder.scorer": ((), "encoder.scorer=cpu"),
     "encoder.block_size": ((), "encoder.block_size=8"),  # of an engine that is not used
     "generator.name": ((), "generator.name=mine"),
     "generator.folder": ((), "generator.folder=copy/generations"),
