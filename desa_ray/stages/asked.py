@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.fusion.counted import members
-from desa_ray.engines.gemm import Gemm, best_gemm
+from desa_ray.engines.gemm import Gemm
 from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage
 from desa_ray.stages.collection import read_rows
@@ -67,7 +67,7 @@ class AskedWork(ChannelWork):
         return [Shard(n, start, stop, (f"scores-{n:05d}.npy",)) for n, (start, stop) in groups]
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
-        gemm: Gemm = engine.get("gemm", best_gemm)
+        gemm: Gemm = engine.gemm
         count = queries_in(stage)
         asked = [_within(asked_documents(engine, stage, row), shard) for row in range(count)]
         found = [np.empty(own.size, np.float32) for own in asked]
