@@ -1,4 +1,4 @@
-"""Ranks by counting: where some documents of known score stand in a ranking that nobody sorts
+"""Ranks by counting: the ranks of some documents with known scores, without sorting the ranking
 (method.md section 6.14).
 
 A ranking orders documents by score descending, ties by number, so a document's rank is 1 and the

@@ -1,4 +1,4 @@
-"""Analyzers of Lucene by name: what turns texts into terms, of documents and queries alike.
+"""Analyzers of Lucene by name: they turn the texts of documents and queries into terms.
 
 `sparse.analyzer` chooses one of those that Anserini knows by language, Lucene's own of that
 language with its stop words and stemmer; `en` is Anserini's DefaultEnglishAnalyzer, whose stemmer

@@ -203,8 +203,8 @@ def shard_lines(advice: Advice, shards: Sequence[int]) -> list[str]:
     for count in shards:
         asked = ", ".join(f"{shard_window(L, count)} for L = {L}" for L in sorted(windows))
         lines.append(
-            f"{count} shards: ask each for {asked} (99 % of the time enough where documents are"
-            " spread at random; certain is L itself), and merge before ranks are counted"
+            f"{count} shards: ask each for {asked} (enough in 99 % of cases if documents are spread"
+            " at random; L itself is always enough), and merge before ranks are counted"
         )
     return lines
 

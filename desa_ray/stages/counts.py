@@ -1,5 +1,5 @@
-"""Counted ranks: where the documents that a counted run asks for stand in a channel that nobody
-sorts, pass 2 of method.md section 6.14.
+"""Counted ranks: the ranks in a channel of the documents that a counted run asks for, without
+sorting; pass 2 of method.md section 6.14.
 
 Every score is made once more, block after block, and compared with the asked documents' scores;
 the counts of blocks and groups of documents add up, so no process ever holds a score for every

@@ -40,7 +40,7 @@ def add_rule_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--full-pass",
         action="store_true",
-        help="statistics of whole lists are known before a list is read: depths all the same",
+        help="treat statistics of whole lists as known in advance, so that there are depths",
     )
 
 
@@ -54,8 +54,8 @@ def rule_given(arguments: argparse.Namespace) -> Rule | None:
     named = {name: value for name, value in settings.items() if value is not None}
     if arguments.rule in ("rrf", "weighted_rrf"):
         if named or arguments.full_pass:
-            what = f"{arguments.rule} goes by ranks"
-            raise DesaError(what, where="--rule", hint="leave out what concerns scores")
+            what = f"{arguments.rule} uses ranks only"
+            raise DesaError(what, where="--rule", hint="leave out the options for scores")
         return None
     given = {"name": arguments.rule, "kappa": arguments.kappa, **named}
     if arguments.weights is not None:

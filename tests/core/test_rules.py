@@ -160,7 +160,7 @@ def test_rules_without_a_bound_say_why():
     ("name", "settings", "what"),
     [
         ("rff", {}, "no rule is called"),
-        ("rrf", {"normaliser": "l2"}, "goes by ranks"),
+        ("rrf", {"normaliser": "l2"}, "uses ranks only"),
         ("convex", {"bounds": [ScoreBounds(ONE)] * 2}, "sum to 2"),
         ("combsum", {"normaliser": "theoretical"}, "needs the least possible"),
         ("combsum", {"mean": "harmonic"}, "takes no mean"),

@@ -1,4 +1,4 @@
-"""Depths beside the certification depth: with random access, and without a reading order
+"""Depths other than the certification depth: with random access, and without a reading order
 (method.md section 6.15).
 
 `threshold_depths` reads in S6's order too, but looks up all ranks of a document as soon as it sees

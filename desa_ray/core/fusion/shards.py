@@ -1,5 +1,5 @@
-"""How deep each shard of an index must be asked for a list's first L documents (method.md section
-6.11).
+"""How many documents each shard of an index must return for a list's first L documents (method.md
+section 6.11).
 """
 
 from math import exp, lgamma, log, log1p

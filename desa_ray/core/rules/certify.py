@@ -1,4 +1,4 @@
-"""How deep lists must be read to be sure of a rule's ordered top k (method.md section 6.13).
+"""How deep lists must be read to prove a rule's ordered top k (method.md section 6.13).
 
 Sorted access: every list is read from its head, one item at a time, and nothing else is known
 (Fagin's NRA, with the order proved too). Random access: what every list gives a document is looked
@@ -63,8 +63,8 @@ def refusal(rule: Rule, frozen: bool = False) -> str | None:
         return None
     if chosen.whole and not frozen:
         return (
-            f"{rule.name} normalises every list by {chosen.whole}, which nothing short of the whole"
-            " list tells"
+            f"{rule.name} normalises every list by {chosen.whole}, which only the whole list"
+            " determines"
         )
     if not chosen.whole and any(bounds.least is None for bounds in rule.bounds):
         return "the least possible score is unknown, so an unread document may lose any amount"

@@ -1,4 +1,5 @@
-"""Combinations: one value of what every list gives a document; None stands for a list without it.
+"""Combinations: one value from the contributions of all lists to a document; None means that a list
+lacks it.
 
 Each works on fractions, where it is exact, and on floats. For given lists that hold the document a
 larger value never makes the result smaller.

@@ -1,4 +1,4 @@
-"""Normalisers: what a list's scores become before they are combined (method.md section 6.12).
+"""Normalisers: how a list's scores are rescaled before they are combined (method.md section 6.12).
 
 Each takes the scores of one list, best first, with the declared bounds of that list, and gives as
 many exact fractions. None of them changes the order of two scores.

@@ -144,7 +144,7 @@ class Rule:
         ):
             if beyond:
                 what = f"score {float(score)} is beyond the declared {limit}"
-                raise DesaError(what, where=where, hint="declare what the scores keep to")
+                raise DesaError(what, where=where, hint="declare bounds that the scores keep")
 
 
 def rule_of(
@@ -177,7 +177,7 @@ def rule_of(
             raise DesaError(f"{name} has its own normaliser", where="normaliser", hint="leave it")
         chosen = _named(table, normaliser or kind.normaliser, "normaliser")
     elif normaliser is not None:
-        raise DesaError(f"{name} goes by ranks", where="normaliser", hint="leave it out")
+        raise DesaError(f"{name} uses ranks only", where="normaliser", hint="leave it out")
     if mean is not None and name != "opensearch":
         raise DesaError(f"{name} takes no mean", where="mean", hint="use rule opensearch")
     combined = kind.combined
