@@ -1,6 +1,4 @@
-"""Fuse TREC runs exactly and report how deep each must be read: `desa fuse a.trec b.trec
---out DIR`.
-"""
+"""Fuse TREC runs exactly and report how deep each must be read: `desa fuse a.trec b.trec`."""
 
 import argparse
 from collections.abc import Mapping, Sequence

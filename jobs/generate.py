@@ -1,5 +1,4 @@
-"""Generate text alone: desa generate dataset=... generator=... (Hydra overrides; export=FOLDER
-writes JSONL).
+"""Generate text without a run (Hydra overrides; export=FOLDER writes JSONL).
 
 What is generated goes to the store, where `desa run` with the same data set and generator finds it.
 An export is read by `generator=recorded generator.folder=FOLDER`, so a cluster can generate and a

@@ -1,5 +1,4 @@
-"""Show what a run would reuse and compute, how long and how large, and what cannot run (Hydra
-overrides; -m: a sweep).
+"""Show what a run would reuse and compute, its time and size (Hydra overrides; -m for a sweep).
 
 Runs nothing but reading the collection. Options of its own: view=table|tree, detail=true,
 explain=CELL.

@@ -1,6 +1,4 @@
-"""Maintain the store: desa store list | verify | gc (what is there, whether it is intact, what may
-be removed).
-"""
+"""Maintain the store: list what is there, verify that it is intact, remove what is not needed."""
 
 import argparse
 import json

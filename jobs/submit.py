@@ -1,5 +1,4 @@
-"""Send a run to a Ray cluster as a job and follow it (overrides of `desa run`; -m for a sweep;
-submit.* says where).
+"""Send a run to a Ray cluster as a job and follow it (overrides of `desa run`, and submit.*).
 
 Every cell is composed and checked here first, so wrong overrides are refused before anything is
 sent. Then the same overrides are sent as they were typed, with the YAML files of --config-dir, and

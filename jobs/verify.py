@@ -1,5 +1,4 @@
-"""Check results against expected numbers: desa verify expected=scifact dataset.path=... (Hydra
-overrides).
+"""Check results against expected numbers, such as expected=scifact (Hydra overrides).
 
 An expectations file (conf/expected/NAME.yaml) lists conditions: overrides, metric, value, tolerance
 and the value's source. Conditions are run like any cell, so what is stored is reused. Those whose
