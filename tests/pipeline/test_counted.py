@@ -1,5 +1,6 @@
 """Counted runs give the records of complete rankings, diagnostics and all, and sort none."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import desa_ray.stages.counted_fusion as counted_module
 import desa_ray.stages.counts as counts_module
 import desa_ray.stages.prefix as prefixes_module
 from desa_ray.experiment.checks import setting_problems
+from desa_ray.pipeline.stage import ancestors
 from tests.desa_fixtures import dataset
 
 from .test_lazy import OWN_KEYS, computed, typed, with_queries_as_documents  # noqa: F401
@@ -100,6 +102,28 @@ def test_queries_among_the_documents_are_left_out(
     assert_same(complete, counted)
 
 
+@pytest.mark.slow
+def test_counts_do_not_depend_on_groups_blocks_ranges(
+    demo_slice, warm_home, small, tmp_path, monkeypatch
+):
+    """What is counted in small pieces is what one piece counts."""
+    config = typed("method=desa", *dataset(demo_slice), *SMALL, "ranking=counted")
+    contents = []
+    for group, block, documents, queries in ((64, 17, 90, 16), (1 << 16, 512, 1 << 20, 64)):
+        monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", group)
+        monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", documents)
+        for module in (asked_module, counts_module, prefixes_module):
+            monkeypatch.setattr(module, "BLOCK_QUERIES", block)
+        home = Path(shutil.copytree(warm_home, tmp_path / f"home{group}"))
+        cluster = replace(config.cluster, shard_queries=queries)
+        cell, _, _ = computed(replace(config, cluster=cluster), home)
+        found = {stage.key.digest: stage for stage in ancestors(cell.targets)}
+        named = {key: s for key, s in found.items() if s.name in ("asked", "counts", "fusion")}
+        contents.append({key: s.artifact.manifest()["content"] for key, s in named.items()})
+    assert len(contents[0]) == 2 + 5 + 2
+    assert contents[0] == contents[1]
+
+
 def test_what_cannot_be_counted_is_refused_by_name():
     """What a counted run cannot give is refused by its settings alone."""
 
@@ -135,7 +159,7 @@ def test_counted_equals_complete_on_whole_collections(
     home = tmp_path_factory.getbasetemp() / "counted"
     path = f"dataset.path={request.getfixturevalue(collection + '_folder')}"
     named = ("dataset=beir_folder", path, f"dataset.name={collection}", f"method={method}")
-    complete, counted, stages = both_ways(home, *named, "draws=1")
+    complete, counted, stages = both_ways(home, *named, "draws=1", "encoder=minilm_l3")
     assert_same(complete, counted)
     assert "ranking" not in stages
     assert complete.height in (225, 300)
