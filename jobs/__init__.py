@@ -19,4 +19,5 @@ VERBS = (
     "fuse",
     "compare",
     "depth",
+    "audit",
 )
