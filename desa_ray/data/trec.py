@@ -14,6 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
+from desa_ray.data.fast_runs import read_plain_run
 from desa_ray.data.raw import BLANKS, MAX_GRADE, grade_of
 from desa_ray.data.run_files import SUFFIX, read_run_parquet
 from desa_ray.errors import DesaError
@@ -49,7 +50,10 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
     """
     if path.suffix == SUFFIX:
         return read_run_parquet(path)
-    run: dict[str, list[str]] = {}
+    run = read_plain_run(file_blocks(path)) if path.is_file() else None
+    if run is not None:
+        return run
+    run = {}
     for query, (own, order) in _read(path, tell).items():
         run[query] = [own.documents[n] for n in order]
     return run

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from desa_ray.data import trec_writing
+from desa_ray.data.fast_runs import read_plain_run
 from desa_ray.data.trec import QRELS, read_qrels, read_run
 from desa_ray.data.trec_writing import run_pieces, write_run
 from desa_ray.errors import DesaError
@@ -206,3 +207,48 @@ def test_judgments_that_repeat_and_padded_grades_are_read(tmp_path):
     for text in ("query-id\tcorpus-id\tscore\n\ta\t1\n", "query-id\tcorpus-id\tscore\nq\t\t1\n"):
         with pytest.raises(DesaError, match=":2: an empty id"):
             read_qrels(file(tmp_path, text))
+
+
+PLAIN = [f"q{q} Q0 d{(7 * n + q) % 50} {n} {9 - n / 8} t" for q in (3, 1) for n in range(1, 41)]
+ODD_RUNS = {
+    "in any order": [*PLAIN[10:], *PLAIN[:10]],
+    "interleaved": PLAIN[::2] + PLAIN[1::2],
+    "ids beyond ASCII": [line.replace("d1", "Größe") for line in PLAIN],
+    "ranks tie": [line.replace(" 3 ", " 4 ") for line in PLAIN],
+    "tabs": [line.replace(" ", "\t") for line in PLAIN],
+    "two blanks": [line.replace(" Q0 ", "  Q0 ") for line in PLAIN],
+    "1.0": [line.replace(" 5 ", " 5.0 ") for line in PLAIN],
+    "a quote": [line.replace("d4", 'd"4') for line in PLAIN],
+    "a missing tag": [*PLAIN[:5], "q3 Q0 x 99 0.1"],
+    "seven fields": [*PLAIN[:5], "q3 Q0 x 99 0.1 t t"],
+    "a document twice": [*PLAIN, "q3 Q0 d7 99 -5 t"],
+    "scores rise": [*PLAIN, "q3 Q0 x 99 50 t"],
+    "no number": [*PLAIN, "q3 Q0 x 99 1_0 t"],
+    "infinite": [*PLAIN, "q3 Q0 x 99 -inf t"],
+    "a control character": [*PLAIN, "q3 Q0 x\x01 99 -1 t"],
+}
+
+
+@pytest.mark.parametrize("name", ["plain", *ODD_RUNS])
+def test_columns_and_lines_read_the_same(name, tmp_path, monkeypatch):
+    """The reader by columns takes plain files, or leaves them; never another ranking."""
+    path = tmp_path / "run"
+    path.write_text("\n".join(ODD_RUNS.get(name, PLAIN)) + "\n", encoding="utf-8")
+    taken = read_plain_run([path.read_bytes()])
+    if name in ("plain", "in any order", "interleaved", "ids beyond ASCII", "a quote"):
+        assert taken is not None
+    found = outcome(path)
+    if isinstance(found, dict):
+        assert name not in ("a document twice", "scores rise", "no number", "infinite")
+    monkeypatch.setattr("desa_ray.data.trec.read_plain_run", lambda blocks: None)
+    assert outcome(path) == found
+    if taken is not None:
+        assert isinstance(found, dict)
+        assert list(taken.items()) == list(found.items())
+
+
+def outcome(path):
+    try:
+        return read_run(path)
+    except DesaError as error:
+        return str(error)

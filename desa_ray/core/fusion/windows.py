@@ -9,14 +9,12 @@ whatever follows them. And a cut can be right by chance although nothing proves 
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
-from itertools import pairwise
 from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.fusion.cutoffs import cut, renumbered
+from desa_ray.core.fusion.cutoffs import renumbered
 from desa_ray.core.fusion.depth import replay_prefixes
 from desa_ray.core.fusion.exact import NEAR
 from desa_ray.core.fusion.reference import unread_bound
@@ -68,17 +66,20 @@ def certified_window(
         found = replay_prefixes(lists, lengths, weights, kappa, k)
         return None if found is None else (max(found.depths), found.topk)
     numbers, small = renumbered(lists)
-    proves = partial(_proved, small, lengths, weights, kappa, k)
-    top = proves(max(sizes))
-    if top is None:
+    top = fuse_order(small, weights, kappa, k)
+    if top.size < k or not top.size:
+        closed = all(size == length for size, length in zip(sizes, lengths, strict=True))
+        return (max(sizes), numbers[top]) if closed else None
+    states = _States(small, lengths, weights, kappa)
+    low, high = 0, max(sizes)  # certified from some window on, by S12
+    if not states.certify(top, high):
         return None
-    low, high = 0, max(sizes)  # proved at `high`, and once proved always
     while low < high:
         middle = (low + high) // 2
-        if proves(middle) is None:
-            low = middle + 1
-        else:
+        if states.certify(top, middle):
             high = middle
+        else:
+            low = middle + 1
     return high, numbers[top]
 
 
@@ -89,60 +90,69 @@ def cut_tops(
     return fuse_prefixes(lists, weights, kappa, k, windows)
 
 
-def _proved(
-    lists: Lists,
-    lengths: Sequence[int],
-    weights: Sequence[Fraction],
-    kappa: Fraction,
-    k: int,
-    window: int,
-) -> NDArray[np.int32] | None:
-    """The top k that the state (window, ..., window) certifies by S7-S10; None where it does
-    not.
-    """
-    read = cut(lists, window)
-    bounds = [
-        unread_bound(weight, kappa, items.size) if items.size < length else Fraction(0)
-        for weight, items, length in zip(weights, read, lengths, strict=True)
-    ]
-    closed = not any(bounds)
-    top = fuse_order(read, weights, kappa, k)
-    if top.size < k or not top.size:
-        return top if closed else None
-    state = _State(read, weights, kappa, bounds)
-    last = int(top[-1])
-    if not closed and state.low(last) <= sum(bounds):
-        return None
-    if not all(state.precedes(int(a), int(b)) for a, b in pairwise(top)):
-        return None
-    rivals = state.rivals(last, top)
-    return top if all(state.precedes(last, rival) for rival in rivals) else None
-
-
-class _State:
-    """Bounds of all documents that were read: floats find the few that exact sums must decide."""
+class _States:
+    """The states (L, ..., L): floats find the few bounds that exact sums must decide."""
 
     def __init__(
-        self,
-        read: Lists,
-        weights: Sequence[Fraction],
-        kappa: Fraction,
-        bounds: Sequence[Fraction],
+        self, lists: Lists, lengths: Sequence[int], weights: Sequence[Fraction], kappa: Fraction
     ):
-        self.weights, self.kappa, self.bounds = weights, kappa, bounds
-        self.ranks_NC = rank_matrix(read)
-        weights_C, bounds_C = np.array(weights, float), np.array(bounds, float)
-        there = self.ranks_NC > 0
-        shares = np.where(there, weights_C / (float(kappa) + np.maximum(self.ranks_NC, 1)), 0.0)
-        self.low_N = shares.sum(axis=1)
-        self.high_N = self.low_N + np.where(there, 0.0, bounds_C).sum(axis=1)
+        self.lists, self.lengths, self.weights, self.kappa = lists, lengths, weights, kappa
+        self.ranks_NC = rank_matrix(lists)
+        self.there_NC = self.ranks_NC > 0
+        self.weights_C = np.array(weights, float)
+        shares_NC = self.weights_C / (float(kappa) + np.maximum(self.ranks_NC, 1))
+        self.shares_NC = np.where(self.there_NC, shares_NC, 0.0)
+
+    def certify(self, top: NDArray[np.int32], length: int) -> bool:
+        """Whether the lists' first `length` items prove a top k, by S8-S10.
+
+        A state that proves any top proves that of everything given, as that is one of its
+        continuations.
+        """
+        self.length, last = length, int(top[-1])
+        self.read = [min(length, items.size) for items in self.lists]
+        opened = [read < whole for read, whole in zip(self.read, self.lengths, strict=True)]
+        bounds_C = np.where(opened, self.weights_C / (float(self.kappa) + np.add(self.read, 1)), 0)
+        own_C = np.where(self.ranks_NC[last] <= length, self.shares_NC[last], 0.0)
+        if own_C.sum() < bounds_C.sum() * (1 - NEAR):
+            return False
+        read_NC = self.ranks_NC <= length  # where a list lacks a document, its share is 0
+        self.low_N = np.where(read_NC, self.shares_NC, 0.0).sum(axis=1)
+        missing_NC = np.where(read_NC & self.there_NC, 0.0, bounds_C)
+        self.high_N = self.low_N + missing_NC.sum(axis=1)
+        if any(opened) and self.low(last) <= sum(self.bounds()):
+            return False
+        low_K, high_K = self.low_N[top[:-1]], self.high_N[top[1:]]
+        if (low_K < high_K * (1 - NEAR)).any():
+            return False
+        close = np.flatnonzero(low_K <= high_K * (1 + NEAR)).tolist()
+        if not all(self.precedes(int(top[n]), int(top[n + 1])) for n in close):
+            return False
+        rivals = self.rivals(last, top)
+        if rivals and self.low_N[last] < self.high_N[rivals[0]] * (1 - NEAR):
+            return False
+        return all(self.precedes(last, rival) for rival in rivals)
+
+    def bounds(self) -> list[Fraction]:
+        """What an unread item of every list may contribute, exactly."""
+        return [
+            unread_bound(weight, self.kappa, read) if read < whole else Fraction(0)
+            for weight, read, whole in zip(self.weights, self.read, self.lengths, strict=True)
+        ]
 
     def low(self, document: int) -> Fraction:
-        return exact_score(self.ranks_NC[document].tolist(), self.weights, self.kappa)
+        """LB, exactly."""
+        ranks = [r if r <= self.length else 0 for r in self.ranks_NC[document].tolist()]
+        return exact_score(ranks, self.weights, self.kappa)
 
     def high(self, document: int) -> Fraction:
+        """UB, exactly."""
         ranks = self.ranks_NC[document].tolist()
-        missing = [b for rank, b in zip(ranks, self.bounds, strict=True) if not rank]
+        missing = [
+            bound
+            for rank, bound in zip(ranks, self.bounds(), strict=True)
+            if not 0 < rank <= self.length
+        ]
         return self.low(document) + sum(missing, Fraction(0))
 
     def precedes(self, first: int, second: int) -> bool:
@@ -154,7 +164,7 @@ class _State:
         return low > high or (low == high and first < second)
 
     def rivals(self, last: int, top: NDArray[np.int32]) -> list[int]:
-        """Documents outside `top` that may reach the last one of it, most dangerous first."""
+        """Documents read, outside `top`, that may reach its last one, most dangerous first."""
         reach = self.high_N >= self.low_N[last] * (1 - NEAR)
         reach &= self.low_N > 0
         reach[top] = False
