@@ -87,6 +87,24 @@ def certify(
     Raises:
         DesaError: the rule has no certificate, for the reason that `refusal` gives.
     """
+    lanes, known = _lanes(rule, lists, frozen)
+    top = ordered({document: rule.combined(own) for document, own in known.items()})[:k]
+    states = list(reading(lanes))
+    by_sorted = _first(states, lambda state: _proved(rule, lanes, state, k))
+    by_random = _first(states, lambda state: _looked_up(rule, lanes, known, state, k))
+    return Certificate(top, by_sorted, by_random)
+
+
+def random_depths(
+    rule: Rule, lists: Sequence[ScoredList], k: int, *, frozen: bool = False
+) -> tuple[int, ...]:
+    """`certify(...).random_depths` alone, which costs less; arguments and errors as there."""
+    lanes, known = _lanes(rule, lists, frozen)
+    return _first(list(reading(lanes)), lambda state: _looked_up(rule, lanes, known, state, k))
+
+
+def _lanes(rule: Rule, lists: Sequence[ScoredList], frozen: bool) -> tuple[list[Lane], Known]:
+    """What readers meet, and what every list gives every document; refuses as `certify` says."""
     reason = refusal(rule, frozen)
     if reason is not None:
         raise DesaError(reason, where=rule.name, hint="declare what is missing or read whole lists")
@@ -97,11 +115,7 @@ def certify(
     ):
         what = f"the {rule.mean} mean leaves out values of 0, so it jumps there"
         raise DesaError(what, where=rule.name, hint="normalise by min_max")
-    top = ordered({document: rule.combined(own) for document, own in known.items()})[:k]
-    states = list(reading(lanes))
-    by_sorted = _first(states, lambda state: _proved(rule, lanes, state, k))
-    by_random = _first(states, lambda state: _looked_up(rule, lanes, known, state, k))
-    return Certificate(top, by_sorted, by_random)
+    return lanes, known
 
 
 def lanes_of(
