@@ -50,10 +50,10 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
     """
     if path.suffix == SUFFIX:
         return read_run_parquet(path)
-    run = read_plain_run(file_blocks(path)) if path.is_file() else None
-    if run is not None:
-        return run
-    run = {}
+    plain = read_plain_run(file_blocks(path)) if path.is_file() else None
+    if plain is not None:
+        return plain
+    run: dict[str, list[str]] = {}
     for query, (own, order) in _read(path, tell).items():
         run[query] = [own.documents[n] for n in order]
     return run

@@ -73,7 +73,11 @@ def explain(
     documents = sorted({d for leg in evidence.legs for d in leg.documents})
     if not set(evidence.answer) <= set(documents):
         return None
+    # Faulty ways are claimed on strong evidence only: scores, and more of them than weights.
+    telling = len(evidence.scores) >= len(evidence.legs) + 4
     for variant in variants(evidence, documents):
+        if variant.odd and not telling:
+            return None
         found = _fitted(evidence, documents, variant, weights, cut)
         if found is not None:
             return found

@@ -18,7 +18,13 @@ from desa_ray.core.fusion.cutoffs import renumbered
 from desa_ray.core.fusion.depth import replay_prefixes
 from desa_ray.core.fusion.exact import NEAR
 from desa_ray.core.fusion.reference import unread_bound
-from desa_ray.core.fusion.rrf import exact_score, fuse_order, fuse_prefixes, rank_matrix
+from desa_ray.core.fusion.rrf import (
+    exact_score,
+    fuse_order,
+    fuse_prefixes,
+    fuse_with_prefixes,
+    rank_matrix,
+)
 
 Lists = Sequence[NDArray[np.int32]]
 
@@ -87,6 +93,9 @@ def cut_tops(
     lists: Lists, weights: Sequence[Fraction], kappa: Fraction, k: int, windows: Sequence[int]
 ) -> list[NDArray[np.int32]]:
     """The top k of the lists cut at each window, whatever it is worth."""
+    largest = max((int(ranked.max(initial=0)) for ranked in lists), default=0)
+    if windows and largest < 4 * sum(ranked.size for ranked in lists):
+        return fuse_with_prefixes(lists, weights, kappa, 0, k, windows)[1]
     return fuse_prefixes(lists, weights, kappa, k, windows)
 
 
