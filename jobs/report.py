@@ -12,6 +12,7 @@ from rich.markdown import Markdown
 
 from desa_ray.config import StoreConfig
 from desa_ray.config_check import checked
+from desa_ray.credentials import redacted
 from desa_ray.data.trec_writing import has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.cell_files import write_json
@@ -36,6 +37,8 @@ from desa_ray.report.story import Story
 from desa_ray.report.study import Study
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen
+from desa_ray.tracking.last import FILE as LAST
+from desa_ray.tracking.last import last_runs, report_route
 from desa_ray.types import sha256_json
 
 from .cli.app import hydra_app, output_folder
@@ -111,12 +114,13 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     for line in report.notes:
         note(line)
     if config.tracking.enabled:
-        note(f"MLflow run: {_log(config, report, folder)}")
+        note(_log(config, study, report, folder))
     note(f"report: {folder / 'index.html'}")
     return report
 
 
-def _log(config: ReportConfig, report: Report, folder: Path) -> str:
+def _log(config: ReportConfig, study: Study, report: Report, folder: Path) -> str:
+    """Log the report; returns the line that says where."""
     from desa_ray.tracking.failures import OFF
     from desa_ray.tracking.reports import log_report
     from desa_ray.tracking.runs import Tracker
@@ -124,11 +128,18 @@ def _log(config: ReportConfig, report: Report, folder: Path) -> str:
     uri = tracking_uri(config.tracking)
     home().mkdir(parents=True, exist_ok=True)
     tracker = Tracker(uri, home() / "mlartifacts", otherwise=OFF)
-    write_json(home() / "last_tracking.json", {"uri": uri})
+    noted = {**last_runs(home())} if last_runs(home()).get("uri") == uri else {"uri": uri}
+    write_json(home() / LAST, noted)
     tags = {
         "sha256.records": sha256_json([row.values["records_sha256"] for row in report.cells.rows])
     }
-    return log_report(tracker, config.tracking.experiment, folder, report.facts, tags)
+    fusions = {cell.records["fusion_key"][0] for cell in study.cells}
+    experiment = config.tracking.experiment
+    experiment_id, run_id = log_report(tracker, experiment, folder, report.facts, tags, fusions)
+    write_json(home() / LAST, {**noted, "report": [experiment_id, run_id]})
+    if uri.startswith(("http://", "https://")):
+        return f"MLflow: {redacted(uri).rstrip('/')}/{report_route(experiment_id, run_id)}"
+    return f"MLflow run {run_id}: `desa ui` serves it and prints the address of this report"
 
 
 def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:

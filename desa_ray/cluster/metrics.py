@@ -8,7 +8,7 @@ one has no port for metrics, since anybody could read it. dashboards/ draws them
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import RLock
 from typing import Any
@@ -126,11 +126,17 @@ class CountingWorker(Worker):
 
 class CountingProgress:
     """Tells `shown` what it is told, and counts stages, hits and seconds; of stages without workers
-    also the rows.
+    also the rows. `begun` is told of every stage that begins.
     """
 
-    def __init__(self, shown: Any, store: Store, reused: Iterable[Stage] = ()):
-        self.shown, self.store = shown, store
+    def __init__(
+        self,
+        shown: Any,
+        store: Store,
+        reused: Iterable[Stage] = (),
+        begun: Callable[[Stage], None] | None = None,
+    ):
+        self.shown, self.store, self.begun = shown, store, begun
         self.open: dict[str, int] = {}
         for stage in reused:
             count("stages", stage=stage.name, outcome="reused")
@@ -138,6 +144,8 @@ class CountingProgress:
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
         self.open[stage.key.digest] = shards - stored
         count("shards", stored, stage=stage.name, outcome="stored")
+        if self.begun:
+            self.begun(stage)
         self.shown.begin(stage, shards, stored)
 
     def advance(self, stage: Stage) -> None:

@@ -70,7 +70,7 @@ def logged(
             if status == "KILLED":  # the interrupt itself is what is raised
                 note(str(unlogged))
         noted = {"uri": uri, "experiment_id": log.experiment_id, "run_ids": log.run_ids}
-        noted["sweep"] = summary is not None
+        noted |= {"sweep": summary is not None, "compared": log.compared}
         write_json(home() / FILE, noted)
         if uri.startswith(("http://", "https://")):
             for line in links(redacted(uri), noted):

@@ -107,7 +107,7 @@ def run_cells(
         sweep = Sweep(specs, cells, log, summary, listener.note, earlier)
         open_keys = {stage.key.digest for stage in todo}
         reused = [stage for stage in needed if stage.key.digest not in open_keys]
-        progress = CountingProgress(listener, store, reused)
+        progress = CountingProgress(listener, store, reused, sweep.on_stage_begun)
         with ExitStack() as stack:
             stack.callback(listener.close)
             stack.callback(sweep.close)

@@ -34,22 +34,32 @@ class Sweep:
         earlier: Sequence[dict[str, Any]] = (),
     ):
         self.specs, self.cells, self.log, self.summary, self.note = specs, cells, log, summary, note
-        self.started_ms, self.earlier = now_ms(), list(earlier)
+        self.earlier = list(earlier)
         # Runs are named where there is a log.
         self.names = [""] * len(cells) if log is None else run_names(cells)
         self.needs: list[set[str]] = []  # stages that a cell still waits for
         self.waiting: dict[str, list[int]] = {}  # cells that wait for a stage
         # A stage that several cells share counts as computed for the first of them.
-        self.fresh: list[int] = []
+        self.own: list[set[str]] = []
         for number, cell in enumerate(cells):
             own = {stage.key.digest for stage in missing(cell.targets)}
-            self.fresh.append(len(own - self.waiting.keys()))
+            self.own.append(own - self.waiting.keys())
             self.needs.append(own)
             for digest in own:
                 self.waiting.setdefault(digest, []).append(number)
+        self.begun: dict[str, int] = {}  # stage -> Unix time in ms
         self.next_write = 0.0  # of the summary, on the monotonic clock
         self.entries: dict[int, dict[str, Any]] = {}
         self.failures: dict[int, DesaError] = {}
+
+    def on_stage_begun(self, stage: Stage) -> None:
+        """Note when a stage began; may be called from several threads."""
+        self.begun.setdefault(stage.key.digest, now_ms())
+
+    def _started_ms(self, number: int) -> int:
+        """When the first stage that counts as this cell's own began; now if it had none."""
+        own = [self.begun[digest] for digest in self.own[number] if digest in self.begun]
+        return min(own, default=now_ms())
 
     def on_stage_done(self, stage: Stage, error: DesaError | None) -> None:
         """Note that a stage is stored or has failed; finish the cells that waited for it alone."""
@@ -76,7 +86,12 @@ class Sweep:
         spec, cell = self.specs[number], self.cells[number]
         try:
             self.entries[number] = finish_cell(
-                spec, cell, self.fresh[number], self.log, self.started_ms, self.names[number]
+                spec,
+                cell,
+                len(self.own[number]),
+                self.log,
+                self._started_ms(number),
+                self.names[number],
             )
         except DesaError as error:
             self._fail(number, error)
@@ -87,9 +102,8 @@ class Sweep:
         self.failures[number] = error
         if self.log is not None:
             try:
-                log_failure(
-                    self.log, self.cells[number], error, self.started_ms, self.names[number]
-                )
+                began = self._started_ms(number)
+                log_failure(self.log, self.cells[number], error, began, self.names[number])
             except DesaError as unlogged:  # the other cells go on
                 self.failures[number] = Problems([error, unlogged])
 

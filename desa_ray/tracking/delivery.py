@@ -19,9 +19,18 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from mlflow.tracking import MlflowClient
 
 from desa_ray.files import whole
+from desa_ray.tracking.comparison import compared_view
 from desa_ray.tracking.entries import ATTEMPT, CELL, PARENT, RECORDS, SWEEP
 from desa_ray.tracking.failures import Nonsense
-from desa_ray.tracking.notes import NOTE, about, cell_note, data_sets, sweep_note
+from desa_ray.tracking.notes import (
+    NOTE,
+    about,
+    cell_note,
+    data_sets,
+    has_report,
+    sweep_note,
+    with_report,
+)
 from desa_ray.tracking.paging import paged
 from desa_ray.tracking.places import artifacts_of
 from desa_ray.tracking.runs import Tracker, sound_id
@@ -142,7 +151,14 @@ class Delivery:
 
     def _end(self, document: Mapping[str, Any], artifacts: Path) -> str:
         parent = self._parent()
-        note = {NOTE: sweep_note(document)}
+        text = sweep_note(document)
+        if has_report(self.client.get_run(parent).data.tags.get(NOTE, "")):
+            text = with_report(text, self.experiment_id, parent)
+        note = {NOTE: text}
+        if document.get("swept"):
+            logged = set[str]().union(*(row["metrics"] for row in document["results"]))
+            tag, view = compared_view(parent, document["swept"], logged)
+            self.client.set_experiment_tag(self.experiment_id, tag, view)
         self._log(parent, {}, document["metrics"], document["tags"] | note, document["ended_ms"])
         self._upload(parent, document, artifacts)
         self.client.set_terminated(parent, document["status"], end_time=document["ended_ms"])

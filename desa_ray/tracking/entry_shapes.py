@@ -19,6 +19,7 @@ def _own_tag(name: str) -> str:
 
 
 TagName = Annotated[str, AfterValidator(_own_tag)]  # MLflow renders `mlflow.note.content`
+ParamName = Annotated[str, Field(min_length=1, max_length=250)]
 FileName = Annotated[str, Field(pattern=r"^[^/\x00]+$")]  # of a file in the entry's own folder
 
 
@@ -101,6 +102,7 @@ class End(BaseModel):
     ended_ms: Time
     results: list[Result] = []
     command: str = ""
+    swept: list[ParamName] = []
 
 
 class TargetShape(BaseModel):

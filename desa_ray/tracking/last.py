@@ -11,6 +11,7 @@ from desa_ray.errors import DesaError
 ID = re.compile(r"[a-zA-Z0-9]{1,64}")
 FILE = "last_tracking.json"
 CLASSIC = "workflowType=machine_learning"  # the UI's menu of runs, not that of GenAI
+FOLDER, PAGE = "report", "index.html"  # the artifacts of a report, and its page among them
 COMPARED = 50  # runs that MLflow's compare view still draws
 
 
@@ -50,14 +51,27 @@ def last_runs(home: Path) -> Mapping[str, object]:
 
 
 def links(base: str, noted: Mapping[str, object]) -> list[str]:
-    """Lines with the addresses of experiment, sweep or run, and the comparison of its cells, on a
-    server.
+    """Lines with the addresses of experiment, sweep or run, the comparison of its cells, and the
+    last report, on a server.
 
     Args:
         base: the server's address.
-        noted: `experiment_id`, `run_ids` (of a sweep the parent first) and `sweep` (whether it is
-            one); anything else gives fewer lines.
+        noted: `experiment_id`, `run_ids` (of a sweep the parent first), `sweep` (whether it is
+            one), `compared` (whether its end was logged, with the view that compares its cells) and
+            `report` (ids of experiment and run that hold the last one); anything else gives fewer
+            lines.
     """
+    return [*_of_runs(base, noted), *_of_report(base, noted)]
+
+
+def _of_report(base: str, noted: Mapping[str, object]) -> list[str]:
+    found = noted.get("report")
+    if not isinstance(found, list) or len(found) != 2 or not _ids(found):
+        return []
+    return [f"report: {base.rstrip('/')}/{report_route(*found)}"]
+
+
+def _of_runs(base: str, noted: Mapping[str, object]) -> list[str]:
     experiment, run_ids = noted.get("experiment_id"), noted.get("run_ids")
     if not isinstance(experiment, str) or not _ids([experiment]):
         return []
@@ -68,6 +82,9 @@ def links(base: str, noted: Mapping[str, object]) -> list[str]:
     lines.append(f"{'sweep' if noted.get('sweep') else 'run'}: {page}/runs/{run_ids[0]}?{CLASSIC}")
     children = run_ids[1:]
     if noted.get("sweep") and 1 < len(children) <= COMPARED:
+        if noted.get("compared"):
+            view = f"viewStateShareKey={run_ids[0]}&compareRunsMode=CHART"
+            return [*lines, f"compare: {page}/runs?{view}&{CLASSIC}"]
         runs = quote(json.dumps(children, separators=(",", ":")))
         own = quote(json.dumps([experiment]))
         lines.append(
@@ -77,6 +94,11 @@ def links(base: str, noted: Mapping[str, object]) -> list[str]:
         wanted = quote(f"tags.`mlflow.parentRunId` = '{run_ids[0]}'")
         lines.append(f"cells: {page}/runs?searchFilter={wanted}&{CLASSIC}")
     return lines
+
+
+def report_route(experiment_id: str, run_id: str) -> str:
+    """Where MLflow's UI shows the page of a report, behind the server's address."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}/artifactPath/{FOLDER}/{PAGE}"
 
 
 def _ids(values: Sequence[object]) -> bool:

@@ -15,8 +15,11 @@ from mlflow.entities import Dataset, DatasetInput, InputTag
 from desa_ray.printable import printable
 from desa_ray.redaction import redacted
 from desa_ray.tracking.entries import TAG_LIMIT
+from desa_ray.tracking.last import report_route
 
 NOTE = "mlflow.note.content"
+REPORT = "Report: tables and figures"
+REPORT_ROOM = 600  # characters that a link to it may take in a note
 HEADLINE = {
     "ndcg_at_10": ("nDCG@10", 4),
     "recall_at_20": ("Recall@20", 4),
@@ -59,7 +62,7 @@ def sweep_note(document: Mapping[str, Any]) -> str:
     head = f"| cell |{titles}\n|---|{'---:|' * len(names)}"
     lines = [_row(row, names) for row in rows]
     rest = _command(document)
-    room = TAG_LIMIT - len(_joined([said, head, *rest])) - 100
+    room = TAG_LIMIT - len(_joined([said, head, *rest])) - 100 - REPORT_ROOM
     kept: list[str] = []
     for line in lines:
         room -= len(line) + 1
@@ -70,6 +73,17 @@ def sweep_note(document: Mapping[str, Any]) -> str:
     more = [f"{left} more rows are in `summary.json`."] if left else []
     table = ["\n".join([head, *kept])] if kept else []
     return _joined([said, *table, *more, *rest])
+
+
+def with_report(note: str, experiment_id: str, run_id: str) -> str:
+    """The note of a sweep with a link to its report on top, once."""
+    line = f"[{REPORT}]({report_route(experiment_id, run_id)})"
+    return note if note.startswith(line) else _joined([line, note])
+
+
+def has_report(note: str) -> bool:
+    """Whether a report was linked from a sweep's note."""
+    return note.startswith(f"[{REPORT}](")
 
 
 def about(document: Mapping[str, Any]) -> dict[str, str]:

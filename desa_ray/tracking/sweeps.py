@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from desa_ray.errors import DesaError, Problems
 from desa_ray.printable import printable
+from desa_ray.tracking.comparison import Varied
 from desa_ray.tracking.entries import CellRun, cell_document, now_ms, params, shortened, tags
 from desa_ray.tracking.left_behind import left_behind, resend
 from desa_ray.tracking.notes import HEADLINE
@@ -65,6 +66,8 @@ class SweepLog:
     ):
         self.run, self.offline = run, offline
         self.results: list[dict[str, Any]] = []
+        self.varied = Varied()
+        self.compared = False  # whether the log has a view that compares the cells
         self.run_ids: list[str] = []  # of what was logged and sent: the parent, then the cells
         self.experiment_id: str | None = None
         artifacts = home / "mlartifacts"
@@ -112,6 +115,7 @@ class SweepLog:
         if cell.error is None:
             shown = {n: v for n, v in document["metrics"].items() if n in HEADLINE}
             self.results.append({"name": document["name"], "metrics": shown})
+            self.varied.add(document["params"])
         number = self.outbox.put(document, cell.artifacts, linked=not self.offline)
         self._sample()
         self._send()
@@ -141,9 +145,10 @@ class SweepLog:
         try:
             if self.sampler:
                 self.sampler.stop()
+            number = -1
             if self.run.parent:
                 self._sample()
-                self.outbox.put(
+                number = self.outbox.put(
                     {
                         "kind": "end",
                         "status": status,
@@ -155,11 +160,13 @@ class SweepLog:
                         "ended_ms": now_ms(),
                         "results": self.results,
                         "command": printable(self.run.command),
+                        "swept": self.varied.names(),
                     },
                     artifacts,
                 )
             self.outbox.say_ended()
             self._send(now=True)
+            self.compared = number in self.outbox.sent
             if self.outbox.refusals:
                 raise Problems(map(DesaError, self.outbox.refusals.values()))
         finally:

@@ -63,7 +63,9 @@ def test_a_report_of_hostile_names_is_logged_printable(uri, tmp_path):
     facts = {f"fact {number}": text for number, text in enumerate(STRINGS.values())}
     facts |= {"a [b]": "x", "data sets": "long name, " * 1000}
     tracker = Tracker(uri, tmp_path / "artifacts")
-    run = MlflowClient(uri).get_run(log_report(tracker, "report", tmp_path / "report", facts, {}))
+    run = MlflowClient(uri).get_run(
+        log_report(tracker, "report", tmp_path / "report", facts, {})[1]
+    )
     assert run.data.params["a _b_"] == "x"
     assert len(run.data.params["data sets"]) == PARAM_LIMIT
     assert all(odd(value, allowed="") == [] for value in run.data.params.values())

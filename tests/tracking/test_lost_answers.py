@@ -117,7 +117,9 @@ def test_a_report_whose_answer_is_lost_is_one_run(proxy, port, tmp_path):
     (tmp_path / "report" / "index.html").write_text("a page")
     tracker = Tracker(proxy.url, tmp_path / "mlartifacts")
     proxy.plan = lambda _, line: LOSE if line.endswith("runs/create") else DELIVER
-    run_id = log_report(tracker, "reported", tmp_path / "report", {"datasets": "one"}, {"a": "b"})
+    _, run_id = log_report(
+        tracker, "reported", tmp_path / "report", {"datasets": "one"}, {"a": "b"}
+    )
     client = MlflowClient(f"http://127.0.0.1:{port}")
     (run,) = client.search_runs([client.get_run(run_id).info.experiment_id])
     assert (run.info.run_id, run.info.status, run.data.params) == (
