@@ -133,7 +133,7 @@ def _log(config: ReportConfig, study: Study, report: Report, folder: Path) -> st
     tags = {
         "sha256.records": sha256_json([row.values["records_sha256"] for row in report.cells.rows])
     }
-    fusions = {cell.records["fusion_key"][0] for cell in study.cells}
+    fusions = {cell.records.sort("draw")["fusion_key"][0] for cell in study.cells}
     experiment = config.tracking.experiment
     experiment_id, run_id = log_report(tracker, experiment, folder, report.facts, tags, fusions)
     write_json(home() / LAST, {**noted, "report": [experiment_id, run_id]})

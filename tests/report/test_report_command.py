@@ -67,12 +67,13 @@ def test_the_newest_sweep_is_reported_shown_written_and_logged(first, sweep):
         "tables/main.csv",
         "figures/pareto.csv",
     } <= set(files)
-    (run_id,) = re.findall(r"MLflow run: ([0-9a-f]{32})", done.stderr)
+    (run_id,) = re.findall(r"MLflow run ([0-9a-f]{32}): `desa ui`", done.stderr)
     client = MlflowClient(f"sqlite:///{sweep / 'home' / 'mlflow.db'}")
     run = client.get_run(run_id)
     assert run.info.status == "FINISHED"
-    assert run.data.params["seed"] == "3"
-    assert run.data.params["resamples"] == "200"
+    assert run.info.run_name.startswith("sweep ")  # the parent of what it is about
+    assert run.data.tags["report.seed"] == "3"
+    assert run.data.tags["report.resamples"] == "200"
     logged = {file.path for file in client.list_artifacts(run_id, "report")}
     assert {"report/index.html", "report/tables", "report/figures"} <= logged
 
