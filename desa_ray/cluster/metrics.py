@@ -126,7 +126,11 @@ class CountingWorker(Worker):
 
 class CountingProgress:
     """Tells `shown` what it is told, and counts stages, hits and seconds; of stages without workers
-    also the rows. `begun` is told of every stage that begins.
+    also the rows.
+
+    Args:
+        begun: told of every stage that begins.
+        add: told the shards and stages that are left and done, for the run's own series.
     """
 
     def __init__(
@@ -134,9 +138,10 @@ class CountingProgress:
         shown: Any,
         store: Store,
         reused: Iterable[Stage] = (),
-        begun: Callable[[Stage], None] | None = None,
+        begun: Callable[[Stage], None] = lambda stage: None,
+        add: Callable[[str, str, float], None] = lambda name, kind, more: None,
     ):
-        self.shown, self.store, self.begun = shown, store, begun
+        self.shown, self.store, self.begun, self.add = shown, store, begun, add
         self.open: dict[str, int] = {}
         for stage in reused:
             count("stages", stage=stage.name, outcome="reused")
@@ -144,17 +149,21 @@ class CountingProgress:
     def begin(self, stage: Stage, shards: int, stored: int) -> None:
         self.open[stage.key.digest] = shards - stored
         count("shards", stored, stage=stage.name, outcome="stored")
-        if self.begun:
-            self.begun(stage)
+        self.begun(stage)
+        self.add("run_shards", "left", shards - stored)
         self.shown.begin(stage, shards, stored)
 
     def advance(self, stage: Stage) -> None:
+        self.add("run_shards", "left", -1)
+        self.add("run_shards", "done", 1)
         self.shown.advance(stage)
 
     def end(self, stage: Stage, seconds: float) -> None:
         fresh = self.open.pop(stage.key.digest, 0)
         count("stages", stage=stage.name, outcome="computed" if fresh else "reused")
         count("stage_seconds", seconds, stage=stage.name)
+        self.add("run_stages", "left", -1)
+        self.add("run_stages", "done", 1)
         if stage.work.pool is None and fresh:
             count("shards", fresh, stage=stage.name, outcome="computed")
             with suppress(DesaError):

@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from desa_ray.cluster.run_series import RunSeries
 from desa_ray.cluster.sharing import ClaimBoard
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, Problems
@@ -31,10 +32,13 @@ class ClusterPlacement:
     Args:
         check: raises where the cluster itself is dead; a dead one holds no worker, and that is not
             the pool's fault.
+        series: told what the run holds and whether it waits.
     """
 
-    def __init__(self, check: Callable[[], None], config: ClusterConfig):
-        self.check, self.config = check, config
+    def __init__(
+        self, check: Callable[[], None], config: ClusterConfig, series: RunSeries | None = None
+    ):
+        self.check, self.config, self.series = check, config, series
         self.shared = config.kind == "existing"
         self.board = ClaimBoard() if self.shared else None
 
@@ -54,6 +58,10 @@ class ClusterPlacement:
     def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
         if self.board is None:
             return Share()
+        if self.series is not None:
+            self.series.set("run_held", "CPU", held[0])
+            self.series.set("run_held", "GPU", held[1])
+            self.series.set("run_waits", "", float(waiting is not None))
         total = ray.cluster_resources()
         return self.board.share(held, waiting, (total.get("CPU", 0.0), total.get("GPU", 0.0)))
 

@@ -6,7 +6,6 @@ never compared. While somebody waits, the cluster is divided among users first, 
 runs.
 """
 
-import getpass
 import json
 import time
 from contextlib import suppress
@@ -17,6 +16,7 @@ import ray
 from pydantic import TypeAdapter, ValidationError
 from ray.exceptions import RayError
 
+from desa_ray.cluster.run_series import this_user
 from desa_ray.errors import counted, listed
 from desa_ray.pipeline.stage import Pool
 from desa_ray.pipeline.transport import Share
@@ -59,7 +59,7 @@ class ClaimBoard:
     """The record of this run, and what it has seen of the others'. Used by one thread."""
 
     def __init__(self) -> None:
-        self.user = _user()
+        self.user = this_user()
         self._beat = 0
         self._others: dict[bytes, _Seen] = {}
 
@@ -147,13 +147,6 @@ def divided(
         gpus_wanted=any(claim.waits_gpus > 0 for claim in waiting),
         waited_s=waited_s,
     )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container without a name for its user
-        return "unknown"
 
 
 def _claim(key: bytes) -> Claim | None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import ray
@@ -17,6 +18,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from desa_ray.cluster.metrics import CountingWorker, count
 from desa_ray.cluster.placement import ClusterPlacement
+from desa_ray.cluster.run_series import RunSeries
 from desa_ray.config import ClusterConfig
 from desa_ray.error_boundary import as_desa_error
 from desa_ray.errors import DesaError
@@ -188,27 +190,31 @@ def ray_supervisor(
     store: Store,
     death: Callable[[], str | None],
     note: Callable[[str], None] = lambda text: None,
+    series: RunSeries | None = None,
 ) -> Supervisor:
     """The supervisor of actors on the connected cluster; it counts lost shards.
 
     Args:
         death: as for `RayTransport`.
         note: informs the user that the run waits for others.
+        series: receives losses, what the run holds and whether it waits.
     """
     transport = RayTransport(remote_store=store.files.local is None, death=death)
-    placement = ClusterPlacement(transport.check, config)
+    placement = ClusterPlacement(transport.check, config, series)
     transport.on_close = placement.close
     return Supervisor(
         transport,
         placement,
         config,
         max_parallel_stages=MAX_PARALLEL_STAGES,
-        on_loss=_count_loss,
+        on_loss=partial(_count_loss, series),
         note=note,
     )
 
 
-def _count_loss(pool: Pool, again: bool) -> None:
+def _count_loss(series: RunSeries | None, pool: Pool, again: bool) -> None:
+    if series is not None:
+        series.add("run_shards", "lost")
     count("shard_failures", pool=pool.name)
     if again:
         count("shard_retries", pool=pool.name)

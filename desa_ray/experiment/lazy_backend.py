@@ -5,6 +5,7 @@ neither Ray nor an engine starts.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
+from desa_ray.cluster.run_series import RunSeries
 from desa_ray.config import RunConfig
 from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
@@ -32,8 +33,10 @@ class LazyBackend:
         store: Store,
         stack: ExitStack,
         note: Callable[[str], None] = lambda text: None,
+        series: RunSeries | None = None,
     ):
-        """`note` informs the user about the cluster."""
+        """`note` informs the user about the cluster, `series` monitoring about the run."""
+        self.series = series
         self.config, self.store, self.stack, self.note = config.cluster, store, stack, note
         self._backend: Backend | None = None
         self._losses = 0
@@ -119,7 +122,7 @@ class LazyBackend:
             from desa_ray.cluster.transport import ray_supervisor
 
             death = self.stack.enter_context(session(self.config))
-            backend = ray_supervisor(self.config, self.store, death, self.note)
+            backend = ray_supervisor(self.config, self.store, death, self.note, self.series)
         self.stack.callback(backend.close)
         return backend
 

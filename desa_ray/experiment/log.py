@@ -92,7 +92,7 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
     from desa_ray.tracking.sweeps import SweepRun
 
     experiment = config.tracking.experiment
-    digest = sha256_json([experiment, parent, sorted({cell_digest(cell) for cell in cells})])
+    digest = sweep_digest(config, cells, parent=parent)
     named = [labels(cell) for cell in cells]
     # Sorted, as the same cells in another order are the same sweep.
     values: dict[str, list[str]] = {}
@@ -117,6 +117,12 @@ def sweep_run(config: RunConfig, cells: Sequence[Cell], *, parent: bool):
         },
         command=spoken(),
     )
+
+
+def sweep_digest(config: RunConfig, cells: Sequence[Cell], *, parent: bool) -> str:
+    """The identity of a sweep; its first eight digits are the label `run` of its metrics."""
+    digests = sorted({cell_digest(cell) for cell in cells})
+    return sha256_json([config.tracking.experiment, parent, digests])
 
 
 def spoken() -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from desa_ray.cluster.metrics import CountingProgress
+from desa_ray.cluster.run_series import RunSeries, this_user
 from desa_ray.config import RunConfig
 from desa_ray.counting import counting
 from desa_ray.errors import DesaError, counted
@@ -21,7 +22,7 @@ from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.finish import collection_notes
 from desa_ray.experiment.lazy_backend import LazyBackend
 from desa_ray.experiment.listener import Listener
-from desa_ray.experiment.log import logged
+from desa_ray.experiment.log import logged, sweep_digest
 from desa_ray.experiment.places import home, store_root
 from desa_ray.experiment.prepare import Prepared, prepare
 from desa_ray.experiment.spec import CellSpec
@@ -94,7 +95,9 @@ def run_cells(
         listener.planned(todo, lambda: plan_stages(store, todo, first.cluster, this_machine()))
         if not todo and first.cluster.kind == "existing":
             listener.note("everything is stored: the cluster is not used")
-        backend = LazyBackend(first, store, ExitStack(), listener.note)
+        digest = sweep_digest(first, cells, parent=summary is not None)
+        series = RunSeries(digest[:8], this_user(), store.files.local, stages=len(todo))
+        backend = LazyBackend(first, store, ExitStack(), listener.note, series)
         around.callback(backend.close)
         # Ray and MLflow take seconds each to come up. Ray sets signal handlers, so it has the main
         # thread.
@@ -107,11 +110,13 @@ def run_cells(
         sweep = Sweep(specs, cells, log, summary, listener.note, earlier)
         open_keys = {stage.key.digest for stage in todo}
         reused = [stage for stage in needed if stage.key.digest not in open_keys]
-        progress = CountingProgress(listener, store, reused, sweep.on_stage_begun)
+        progress = CountingProgress(listener, store, reused, sweep.on_stage_begun, series.add)
         with ExitStack() as stack:
             stack.callback(listener.close)
             stack.callback(sweep.close)
             stack.callback(backend.close)
+            if todo and first.cluster.kind == "existing":
+                stack.enter_context(series)
             if todo:
                 backend.require((spec.config for spec in specs), todo)
             run_graph(todo, backend, progress, sweep.on_stage_done, on_start=sweep.finish_ready)

@@ -2,10 +2,12 @@
 runs share one.
 
 Two runs started in the same second get the same folder name. The lock is the file `.in-use`; a
-killed run leaves it behind, unlocked, and the next run in the same place removes it.
+killed run leaves it behind, unlocked, and the next run in the same place removes it. Submitted
+runs have names of their own (conf/submitted.yaml); one that was given a folder waits for it.
 """
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +18,7 @@ from desa_ray.errors import DesaError
 from desa_ray.locks import OUTPUT, holder, tried
 
 IN_USE = ".in-use"
+LOOK_S = 0.5  # between two tries of a submitted run
 LOOKED_AT = 300  # folders of each kind, the newest by name
 
 _claims: list[tuple[Path, FileLock]] = []
@@ -27,7 +30,8 @@ def outputs() -> Path:
 
 
 def claim(folder: Path) -> None:
-    """Take an output folder for this process, until `release`.
+    """Take an output folder for this process, until `release`. A submitted run waits for it, since
+    nobody is there to start it again.
 
     Raises:
         DesaError: another process writes to it, it cannot be created, or its file system gives no
@@ -43,12 +47,25 @@ def claim(folder: Path) -> None:
             f"cannot be created: {error.strerror or error}", where=str(folder), hint=hint
         ) from None
     lock = tried(OUTPUT, folder / IN_USE)
+    if lock is None and _submitted():
+        from .console import note
+
+        note(f"waiting for {folder}: another run writes to it ({holder(folder / IN_USE)})")
+        while lock is None:
+            time.sleep(LOOK_S)
+            lock = tried(OUTPUT, folder / IN_USE)
     if lock is None:
         what = f"another run is writing to this folder ({holder(folder / IN_USE)})"
         hint = "wait and rerun, or set hydra.run.dir (a sweep: hydra.sweep.dir) to another folder"
         raise DesaError(what, where=str(folder), hint=hint)
     _claims.append((folder.absolute(), lock))
     sweep_claims(folder)
+
+
+def _submitted() -> bool:
+    from .arrival import VARIABLE
+
+    return VARIABLE in os.environ
 
 
 def release() -> Iterator[Path]:

@@ -6,12 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_module
+from omegaconf import OmegaConf
 
+from desa_ray.errors import DesaError
 from desa_ray.jobs.__main__ import VERBS
+from desa_ray.jobs.cli.arrival import VARIABLE
 from desa_ray.jobs.cli.claims import IN_USE, claim, release, sweep_claims
 from tests.desa_fixtures import dataset
 
@@ -19,6 +24,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 WRITER = """
 import sys, time
 from pathlib import Path
+from desa_ray.errors import DesaError
+from desa_ray.jobs.cli.arrival import VARIABLE
 from desa_ray.jobs.cli.claims import claim
 claim(Path(sys.argv[1]))
 print("claimed", flush=True)
@@ -69,6 +76,45 @@ def test_claims_of_killed_runs_are_swept_and_others_left(tmp_path, monkeypatch, 
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def test_a_submitted_run_waits_for_its_folder(tmp_path, monkeypatch, released, capsys):
+    """Two more runs want a folder that a first one has: refused, or where submitted, in turn."""
+    folder = tmp_path / "shared"
+    first = writer(folder)
+    try:
+        with pytest.raises(DesaError, match="another run is writing"):
+            claim(folder)
+        monkeypatch.setenv(VARIABLE, "{}")
+        waiting = threading.Thread(target=claim, args=(folder,))
+        waiting.start()
+        waiting.join(0.7)
+        assert waiting.is_alive()
+        first.kill()
+        waiting.join(10)
+        assert not waiting.is_alive()
+    finally:
+        first.kill()
+        first.wait()
+        assert first.stdout is not None
+        first.stdout.close()
+    assert f"waiting for {folder}: another run writes to it (process {first.pid}" in (
+        capsys.readouterr().err
+    )
+    assert list(release()) == [folder]
+
+
+def test_submitted_runs_of_one_second_have_folders_of_their_own(tmp_path, monkeypatch):
+    """As three submissions compose them where they arrive, one after the other at once."""
+    monkeypatch.setenv("DESA_OUTPUTS", str(tmp_path))
+    for kind in ("run", "sweep"):
+        found = set()
+        for _ in range(3):
+            OmegaConf.clear_resolver("now")
+            with initialize_config_module("desa_ray.conf", version_base="1.3"):
+                config = compose("submitted", return_hydra_config=True)
+            found.add(config.hydra[kind].dir)
+        assert len(found) == 3
 
 
 def test_a_claim_beside_the_new_folder_is_swept(tmp_path, monkeypatch, released):

@@ -77,6 +77,23 @@ class Slurm:
         node = [f"{sbin}/slurmd-wlm", "-D", "-c", "-N", name, "-d", f"{sbin}/slurmstepd-wlm"]
         self.nodes[name] = daemon(self, name, *apart, *node)
 
+    def lose(self, name: str) -> None:
+        """A node and all that runs on it end at once, as in a power failure."""
+        family = [psutil.Process(self.nodes[name].pid)]
+        for process in psutil.process_iter(["environ", "ppid"]):
+            variables = process.info["environ"] or {}
+            own = variables.get("SLURM_CONF") == self.environment["SLURM_CONF"]
+            if own and variables.get("SLURMD_NODENAME") == name:
+                family.append(process)
+                # The keeper of a step is nobody's child.
+                keeper = psutil.Process(process.info["ppid"])
+                if keeper.name().startswith("slurmstepd"):
+                    family.append(keeper)
+        for one in family:
+            if one.is_running():
+                one.kill()
+        self.nodes.pop(name).wait(30)
+
     def end(self) -> None:
         for node in self.nodes.values():
             ended(node)

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from desa_ray.cluster.metrics import COUNTERS, HISTOGRAM
+from desa_ray.cluster.run_series import GAUGES, OWNER
 from tests.infra.panels import FOLDER, expressions
 from tests.infra.programs import program
 
@@ -21,6 +22,7 @@ VLLM = {
 }
 OWN = {f"ray_desa_{name}_total": labels for name, (_, labels) in COUNTERS.items()}
 OWN[f"ray_desa_{HISTOGRAM}_bucket"] = ("le", "stage")
+OWN |= {f"ray_desa_{name}": (*OWNER, *labels) for name, (_, labels) in GAUGES.items()}
 
 
 def test_every_expression_parses(tmp_path):

@@ -2,6 +2,7 @@
 sweep's own.
 """
 
+import getpass
 import json
 import signal
 import subprocess
@@ -104,6 +105,15 @@ def _ask(address: str, expression: str) -> list[float]:
         return [float(row["value"][1]) for row in json.load(answer)["data"]["result"]]
 
 
+def _drawn(address: str, expression: str) -> list[dict]:
+    """The series that a panel draws over the last ten minutes."""
+    now = time.time()
+    span = {"query": expression, "start": now - 600, "end": now, "step": 1}
+    query = urllib.parse.urlencode(span)
+    with urllib.request.urlopen(f"{address}/api/v1/query_range?{query}", timeout=30) as answer:
+        return json.load(answer)["data"]["result"]
+
+
 def _until(address: str, expression: str, timeout_s: float = 90) -> list[float]:
     deadline = time.monotonic() + timeout_s
     while not (found := _ask(address, expression)):
@@ -171,7 +181,7 @@ def test_every_panel_has_data(swept):
     empty = [
         f"{one.dashboard}: {one.panel}: {one.text}"
         for one in expressions()
-        if not ELSEWHERE.search(one.text) and not _ask(swept, one.filled(WINDOW))
+        if not ELSEWHERE.search(one.text) and not _drawn(swept, one.filled(WINDOW))
     ]
     assert empty == []
 
@@ -191,3 +201,24 @@ def test_the_totals_are_the_sweeps_own(swept):
     assert 50 <= total("documents_encoded") <= 100
     assert total("shard_failures") >= 1
     assert total("shard_retries") == total("shard_failures")
+
+
+def test_the_series_of_a_run_end_with_it(swept):
+    """Two sweeps of one user: each has its short id, and shows its shards while it runs."""
+    found = _drawn(swept, 'max by (run, user, state) (ray_desa_run_shards{state!="left"})')
+    runs = {row["metric"]["run"] for row in found}
+    assert len(runs) == 2
+    assert all(len(run) == 8 for run in runs)
+    assert {row["metric"]["user"] for row in found} == {getpass.getuser()}
+    most = {state: max(_values(found, state)) for state in ("done", "lost")}
+    assert most["done"] >= 20  # a hundred documents, five a shard
+    assert most["lost"] >= 1
+    deadline = time.monotonic() + 60
+    while _ask(swept, "ray_desa_run_shards"):
+        assert time.monotonic() < deadline
+        time.sleep(2)
+
+
+def _values(found: list[dict], state: str) -> list[float]:
+    rows = [row["values"] for row in found if row["metric"]["state"] == state]
+    return [float(value) for row in rows for _, value in row]

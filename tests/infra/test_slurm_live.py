@@ -3,7 +3,8 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -60,6 +61,13 @@ def submit(slurm: Slurm, folder: Path, home: Path, *overrides: str) -> str:
     return slurm.command("sbatch", "--parsable", *asked, SCRIPT, *overrides, cwd=folder)
 
 
+def until(holds: Callable[[], bool], what: Callable[[], str], timeout_s: float = 240) -> None:
+    end = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < end, what()
+        time.sleep(0.3)
+
+
 def left(slurm: Slurm) -> list[str]:
     """Folders of Ray's in the temporary folder, and processes that name it."""
     found = [str(path) for path in slurm.folder.glob("desa-*")]
@@ -85,3 +93,28 @@ def test_two_jobs_at_once_share_nodes_and_store(slurm, sweep, serial, tmp_path):
         assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", log.read_text()
         assert records(tmp_path / name) == serial
     assert left(slurm) == []
+
+
+def test_a_cancelled_job_leaves_nothing(slurm, sweep, tmp_path):
+    job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)
+    log = tmp_path / "job" / "log"
+    until(lambda: log.exists() and "to compute" in log.read_text(), log.read_text)
+    slurm.command("scancel", job)
+    assert slurm.wait(job, timeout_s=100).split()[0] == "CANCELLED"
+    until(lambda: left(slurm) == [], lambda: str(left(slurm)), 60)
+
+
+def test_a_job_that_lost_a_node_goes_on_when_it_is_back(slurm, sweep, serial, tmp_path):
+    """Slurm requeues the job; what was finished is not computed again."""
+    job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)
+    log, store = tmp_path / "job" / "log", tmp_path / "home" / "store"
+    until(lambda: any(store.glob("*/*/manifest.json")), log.read_text)
+    finished = {path: path.stat().st_mtime_ns for path in store.glob("*/*/manifest.json")}
+    slurm.lose("n2")
+    assert slurm.wait(job, "PENDING", timeout_s=120).split()[0] == "PENDING"
+    slurm.start("n2")
+    slurm.command("scontrol", "update", f"jobid={job}", "starttime=now")
+    until(lambda: slurm.state(job).split()[0] != "PENDING", lambda: slurm.state(job))
+    assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", log.read_text()
+    assert records(tmp_path / "job") == serial
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
