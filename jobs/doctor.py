@@ -30,6 +30,7 @@ from .cli import checkup
 from .cli.arguments import ArgumentParser
 from .cli.checkup import Finding, failed
 from .cli.claims import outputs
+from .cli.group_access import group_access
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -96,6 +97,7 @@ def examine(options: argparse.Namespace) -> Iterator[Finding]:
     yield checkup.gpus(found, wanted=options.gpu)
     yield from checkup.disk(checkup.places(home(), root), options.warn_gib, options.fail_gib)
     yield from checkup.locks({"home": home(), "outputs": outputs()})
+    yield from group_access(checkup.places(home(), root) | {"outputs": outputs()})
     yield from checkup.models(home() / "models")
     yield from checkup.plug_ins(own_names())
     stored = store(root)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import kubernetes_validate
@@ -35,10 +36,20 @@ from tests.infra.programs import REPOSITORY
 
 FOLDER = REPOSITORY / "infra" / "kubernetes"
 KUBERNETES = "1.32"
-MANIFESTS = {
-    name: yaml.safe_load((FOLDER / f"{name}.yaml").read_text()) for name in ("raycluster", "rayjob")
-}
-SHARED = {part["kind"]: part for part in yaml.safe_load_all((FOLDER / "shared.yaml").read_text())}
+IMAGE = f"registry.example/desa-ray@sha256:{'a' * 64}"
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    """The parts of a file, with the image put in as `envsubst '$DESA_IMAGE'` does."""
+    text = (FOLDER / f"{name}.yaml").read_text()
+    return list(yaml.safe_load_all(Template(text).safe_substitute(DESA_IMAGE=IMAGE)))
+
+
+MANIFESTS = {name: _read(name)[0] for name in ("raycluster", "rayjob")}
+SHARED = {part["kind"]: part for part in _read("shared")}
+REDIS = {part["kind"]: part for part in _read("redis")}
+POLICIES = {part["metadata"]["name"]: part for part in _read("network")}
+SCHEMAS = json.loads((Path(__file__).parent / "schemas" / "kuberay.json").read_text())["kinds"]
 
 
 def _cluster(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -78,20 +89,76 @@ def test_an_invalid_pod_is_noticed():
         kubernetes_validate.validate(broken, KUBERNETES, strict=True)
 
 
-@pytest.mark.parametrize("part", SHARED.values(), ids=SHARED.keys())
+@pytest.mark.parametrize("part", [*SHARED.values(), *REDIS.values(), *POLICIES.values()])
 def test_shared_parts_are_valid(part):
     kubernetes_validate.validate(part, KUBERNETES, strict=True)
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS.keys())
-def test_the_fields_are_kuberays(manifest):
-    schema = json.loads((Path(__file__).parent / "schemas" / "ray.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    validator = Draft202012Validator(schema)
+def test_the_manifests_have_kuberays_schema(manifest):
+    """The schema of KubeRay's own definitions (its source stands in the file)."""
+    validator = Draft202012Validator(SCHEMAS[manifest["kind"]])
     assert [error.message for error in validator.iter_errors(manifest)] == []
+
+
+def _no_image(cluster: dict[str, Any]) -> None:
+    del cluster["headGroupSpec"]["template"]
+
+
+def _unknown(cluster: dict[str, Any]) -> None:
+    cluster["headGroupSpec"]["replicas"] = 1
+
+
+def _worded(cluster: dict[str, Any]) -> None:
+    cluster["workerGroupSpecs"][0]["minReplicas"] = "one"
+
+
+def _mistyped(cluster: dict[str, Any]) -> None:
+    options = cluster["gcsFaultToleranceOptions"]
+    options["redisAdress"] = options.pop("redisAddress")
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS.values(), ids=MANIFESTS.keys())
+@pytest.mark.parametrize("change", [_no_image, _unknown, _worded, _mistyped])
+def test_kuberays_schema_refuses_what_it_must(manifest, change):
     broken = copy.deepcopy(manifest)
-    _cluster(broken)["headGroupSpec"]["replicas"] = 1
-    assert list(validator.iter_errors(broken))
+    change(_cluster(broken))
+    assert list(Draft202012Validator(SCHEMAS[broken["kind"]]).iter_errors(broken))
+
+
+def test_one_variable_names_all_images():
+    for name in MANIFESTS:
+        text = (FOLDER / f"{name}.yaml").read_text()
+        assert set(re.findall(r"^ +image: (\S+)", text, re.MULTILINE)) == {"${DESA_IMAGE}"}
+
+
+def test_a_head_remembers_in_redis_with_a_password():
+    (port,) = REDIS["Service"]["spec"]["ports"]
+    service, redis = REDIS["Service"]["metadata"]["name"], REDIS["StatefulSet"]["spec"]
+    (container,) = redis["template"]["spec"]["containers"]
+    (password,) = container["env"]
+    assert "requirepass" in container["command"][-1]
+    assert REDIS["Service"]["spec"]["selector"] == redis["template"]["metadata"]["labels"]
+    for manifest in MANIFESTS.values():
+        options = _cluster(manifest)["gcsFaultToleranceOptions"]
+        assert options["redisAddress"] == f"redis://{service}:{port['port']}"
+        assert options["redisPassword"]["valueFrom"] == password["valueFrom"]
+
+
+def test_policies_open_the_ports_that_are_there_and_no_others():
+    def ports(name: str) -> set[int]:
+        rules = POLICIES[name]["spec"]["ingress"]
+        return {port["port"] for rule in rules for port in rule.get("ports", [])}
+
+    head = _cluster(MANIFESTS["raycluster"])["headGroupSpec"]["template"]["spec"]["containers"][0]
+    named = {port["name"]: port["containerPort"] for port in head["ports"]}
+    assert ports("desa-ray") == {named["dashboard"], named["metrics"]}
+    assert ports("desa-redis") == {REDIS["Service"]["spec"]["ports"][0]["port"]}
+    chosen = POLICIES["desa-redis"]["spec"]["podSelector"]["matchLabels"]
+    assert chosen == REDIS["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    # Without ports only Ray's own pods come in.
+    (own,) = [rule for rule in POLICIES["desa-ray"]["spec"]["ingress"] if "ports" not in rule]
+    assert own["from"] == [{"podSelector": POLICIES["desa-ray"]["spec"]["podSelector"]}]
 
 
 @pytest.mark.parametrize(("name", "role", "template"), PODS)
@@ -105,7 +172,7 @@ def test_pods_are_not_root_and_limited(name, role, template):
             "capabilities": {"drop": ["ALL"]},
         }
         assert container["resources"]["limits"].keys() >= {"cpu", "memory"}
-        assert re.fullmatch(r"desa-ray:(cpu|gpu)", container["image"])
+        assert container["image"] == IMAGE
 
 
 @pytest.mark.parametrize(
@@ -148,7 +215,7 @@ def test_the_cluster_scales_gpus_on_workers_only(manifest):
         container["image"]
         for _, template in _templates(manifest)
         for container in template["spec"]["containers"]
-    } == {"desa-ray:gpu"}
+    } == {IMAGE}
     for group in groups.values():
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
 

@@ -199,6 +199,48 @@ def test_ray_up_accepts_the_cluster_file():
     assert list(Draft7Validator(schema).iter_errors({**config, "max_worker": 1}))
 
 
+def test_the_cluster_file_ends_its_own_nodes_and_opens_its_own_dashboard():
+    """The port is the one that `ray dashboard` forwards from the head's loopback device."""
+    from ray.scripts.scripts import dashboard
+
+    config = yaml.safe_load((REPOSITORY / "infra/ray/cluster.yaml").read_text())
+    head, worker = config["head_start_ray_commands"], config["worker_start_ray_commands"]
+    assert not any("ray stop" in command for command in [*head, *worker])
+    (forwarded,) = [option.default for option in dashboard.params if option.name == "remote_port"]
+    assert f"--dashboard-host=127.0.0.1 --dashboard-port={forwarded} " in head[-1]
+    (place,) = {re.findall(r"--temp-dir=(.+?) --", command[-1])[0] for command in (head, worker)}
+    for commands in (head, worker):
+        assert commands[0].endswith(f"infra/ray/end_node.py {place}")
+
+
+def test_a_node_is_ended_by_its_folder_and_others_are_left(tmp_path):
+    """Processes that name a place in the folder as Ray's do, one of a folder that begins alike."""
+    sleep = "import time; print(flush=True); time.sleep(600)"
+    marks = ["--temp_dir=NODE/x", "--session-dir=NODE/session_1", "NODE/session_1/sockets/raylet"]
+    places = [*(mark.replace("NODE", f"{tmp_path}/ray") for mark in marks), f"{tmp_path}/rays/x"]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", sleep, place], stdout=subprocess.PIPE)
+        for place in places
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()
+        script = REPOSITORY / "infra/ray/end_node.py"
+        done = subprocess.run(
+            [sys.executable, script, tmp_path / "ray"], capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"ended 3 processes of {tmp_path}/ray\n"
+        assert [process.wait(10) for process in processes[:3]] == [-15] * 3
+        assert processes[3].poll() is None
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
 def test_the_dockerfile_copies_what_exists_and_installs():
     """The dockerfile copies what exists and installs from the locks."""
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
