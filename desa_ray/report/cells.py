@@ -164,7 +164,7 @@ def settings_of(text: str | None, where: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-        what = f"column settings holds {listed([repr(text)])[:100]}, which desa never writes"
+        what = f"column settings holds {listed([repr(text)])[:100]}, which no run writes"
         raise DesaError(what, where=where, hint="run the cell again; what is stored is reused")
     return found
 

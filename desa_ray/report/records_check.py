@@ -111,7 +111,7 @@ def check_records(records: pl.DataFrame, where: str) -> None:
     for name, outside in (_outside(records) | _lists(records)).items():
         if outside.height:
             value = _told(outside[name][0])
-            what = f"column {name} holds {value}, which desa never writes ({_rows(outside)})"
+            what = f"column {name} holds {value}, which no run writes ({_rows(outside)})"
             found.append(DesaError(what, where=where, hint=again))
     if (uneven := _unevenly_judged(records)).height:
         what = (

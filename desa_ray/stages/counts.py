@@ -216,4 +216,4 @@ def counts_stage(
         inputs: those of the channel's ranking, with `asked` for a dense channel; for a sparse one
             `head:NAME`, every channel's head, and, for diagnostics, `qrels`, `corpus`, `original`.
     """
-    return Stage(inputs["queries"].store, "counts", 1, params, work, inputs, f"{label} counts")
+    return Stage(inputs["queries"].store, "rank_counts", 1, params, work, inputs, f"{label} counts")

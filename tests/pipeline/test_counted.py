@@ -118,7 +118,7 @@ def test_counts_do_not_depend_on_groups_blocks_ranges(
         cluster = replace(config.cluster, shard_queries=queries)
         cell, _, _ = computed(replace(config, cluster=cluster), home)
         found = {stage.key.digest: stage for stage in ancestors(cell.targets)}
-        named = {key: s for key, s in found.items() if s.name in ("asked", "counts", "fusion")}
+        named = {key: s for key, s in found.items() if s.name in ("asked", "rank_counts", "fusion")}
         contents.append({key: s.artifact.manifest()["content"] for key, s in named.items()})
     assert len(contents[0]) == 2 + 5 + 2
     assert contents[0] == contents[1]

@@ -199,9 +199,7 @@ def test_a_collection_that_changes_between_two_reads_is_refused(when, config, de
             _keys(changed, tmp_path / "home")
     assert loads
     if when == "hashed and read":
-        assert "dataset slice: its files changed while they were read (run again" in str(
-            refused.value
-        )
+        assert "dataset slice: its files changed while they were read (rerun" in str(refused.value)
     assert not list((tmp_path / "home" / "store" / "queries").glob("*/manifest.json"))
 
 

@@ -42,7 +42,7 @@ def test_values_that_no_run_writes_are_refused_by_query(column, value, told, rec
     changed = pl.when(third).then(pl.lit(value, pl.Float64)).otherwise(pl.col(column)).alias(column)
     text = _refusal(tmp_path, records.with_columns(changed))
     assert told.lower() in text.lower()
-    assert "which desa never writes" in text
+    assert "which no run writes" in text
     assert "q3" in text
 
 
