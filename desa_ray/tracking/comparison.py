@@ -74,6 +74,9 @@ def _view(parent: str, swept: Sequence[str], shown: Sequence[str]) -> dict[str, 
     own_section |= {"isReordered": True, "deleted": False, "isGenerated": False}
     return {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
+        # By creation, the UI would fold the children into their parent, which is then all it draws.
+        "orderByKey": f"metrics.`{shown[0]}`" if shown else f"params.`{METHOD}`",
+        "orderByAsc": False,
         "selectedColumns": [f"params.`{n}`" for n in swept] + [f"metrics.`{n}`" for n in shown],
         "runsHiddenMode": "SHOW_ALL",
         "compareRunCharts": charts,

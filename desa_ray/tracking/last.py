@@ -98,7 +98,8 @@ def _of_runs(base: str, noted: Mapping[str, object]) -> list[str]:
 
 def report_route(experiment_id: str, run_id: str) -> str:
     """Where MLflow's UI shows the page of a report, behind the server's address."""
-    return f"#/experiments/{experiment_id}/runs/{run_id}/artifactPath/{FOLDER}/{PAGE}"
+    run = f"#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{run}/artifactPath/{FOLDER}/{PAGE}?{CLASSIC}"
 
 
 def _ids(values: Sequence[object]) -> bool:

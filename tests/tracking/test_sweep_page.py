@@ -36,6 +36,7 @@ def test_the_view_finds_the_children_and_what_they_have(uri, tmp_path):
     found = client.search_runs([experiment.experiment_id], view["searchFilter"])
     assert sorted(run.info.run_name for run in found) == ["one", "two"]
     assert view["selectedColumns"] == ["params.`method`", "params.`kappa`", "metrics.`ndcg_at_10`"]
+    assert view["orderByKey"] == "metrics.`ndcg_at_10`"  # by creation it would fold them
     axes, *bars = view["compareRunCharts"]
     assert (axes["selectedParams"], axes["selectedMetrics"]) == (
         ["method", "kappa"],
@@ -97,5 +98,8 @@ def test_links_open_the_compared_view_and_the_report():
         "compare: http://h:5000/#/experiments/3/runs?viewStateShareKey=p&compareRunsMode=CHART"
         "&workflowType=machine_learning"
     )
-    assert report == ("report: http://h:5000/#/experiments/3/runs/p/artifactPath/report/index.html")
+    assert report == (
+        "report: http://h:5000/#/experiments/3/runs/p/artifactPath/report/index.html"
+        "?workflowType=machine_learning"
+    )
     assert "report" not in str(links("http://h", {**noted, "report": ["3", "../p"]}))
