@@ -27,6 +27,8 @@ from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset, summaries
 
+pytestmark = pytest.mark.long
+
 COMPLETE_ONLY = ["ranking_hashes", "turnover", "rr_change", "support_retained"]
 OWN_KEYS = [
     "fusion_key",
@@ -87,7 +89,6 @@ def shallow(monkeypatch) -> None:
     monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", 90)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("method", METHODS)
 def test_lazy_records_are_those_of_complete_rankings(method, demo_slice, warm_home, shallow):
     config = typed(
@@ -124,7 +125,6 @@ def with_queries_as_documents(small_slice, tmp_path) -> Path:
     return folder
 
 
-@pytest.mark.long
 def test_documents_that_are_queries_are_left_out_of_prefixes(
     with_queries_as_documents, tmp_path, monkeypatch
 ):
@@ -160,7 +160,6 @@ def test_another_kappa_k_or_shard_size_scores_nothing_again(demo_slice, warm_hom
     assert all(path.stat().st_mtime_ns == made for path, made in deep.items())
 
 
-@pytest.mark.long
 def test_prefixes_do_not_depend_on_groups_blocks_ranges(
     demo_slice, warm_home, tmp_path, monkeypatch
 ):
@@ -217,7 +216,6 @@ def test_what_only_complete_rankings_give_is_refused(demo_slice, warm_home):
     prepare_cell(whole, store, warm_home)
 
 
-@pytest.mark.long
 def test_the_command_runs_lazily_and_reports_on_it(demo_slice, warm_home, desa, tmp_path):
     common = [
         *dataset(demo_slice),

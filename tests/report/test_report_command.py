@@ -15,6 +15,8 @@ from desa_ray.errors import DesaError
 from desa_ray.report.load import FILE, load_records
 from tests.desa_fixtures import QUERIES, run_desa
 
+pytestmark = pytest.mark.long
+
 QUICK = ["resamples=200", "seed=3", "report.figures=[]"]
 
 
@@ -51,7 +53,6 @@ def first(sweep) -> tuple:
     return done, folder, contents(folder)
 
 
-@pytest.mark.long
 def test_the_newest_sweep_is_reported_shown_written_and_logged(first, sweep):
     from mlflow.tracking import MlflowClient
 
@@ -108,7 +109,6 @@ def test_numbers_are_those_of_the_sweeps_own_summary(first, sweep):
     assert main["DESA"]["both_shallower"] == pytest.approx(100 * cells["desa"]["both_shallower"])
 
 
-@pytest.mark.long
 def test_deleting_everything_but_the_records_changes(first, sweep, tmp_path):
     """Deleting everything but the records changes not one byte."""
     _, _, files = first
@@ -132,7 +132,6 @@ def test_deleting_everything_but_the_records_changes(first, sweep, tmp_path):
     assert contents(folder) == files
 
 
-@pytest.mark.long
 def test_runs_are_read_back_from_mlflow_with_the_same_result(first, sweep):
     _, _, files = first
     _, folder = report(
