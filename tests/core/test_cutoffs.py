@@ -54,6 +54,7 @@ def test_prefixes_fuse_as_if_they_were_the_whole_and_a_long(data):
         assert tops[-1].tolist() == fusion.order(channels, weights, Fraction(0), 5).tolist()
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=200)
 @given(st.data())
 def test_every_fusion_gives_the_tops_that_fusing_the_prefixes(data):

@@ -172,6 +172,7 @@ def test_weights_too_wide_for_the_kernels_are_compared_too():
     assert constants_of([Fraction(2**53 + 1), Fraction(1)], Fraction(60)).scale(10) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("support", [2500, 300, 0])
 @pytest.mark.parametrize("weights", [("1", "1"), ("1/4", "1/4", "1/4", "1/4"), ("2/5", "3/5", "1")])
 def test_long_lists_stop_where_rationals_say(support, weights):

@@ -72,6 +72,7 @@ def test_ranks_do_not_depend_on_batch_size_or_column_blocks(vectors):
         )
 
 
+@pytest.mark.long
 def test_ranks_do_not_depend_on_the_number_of_blas_threads(vectors):
     queries, documents = map(quantise, vectors)
     scores = exact_scores(queries, documents)

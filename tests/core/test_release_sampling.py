@@ -17,6 +17,7 @@ def published() -> list[dict]:
     return tests.filter(pl.col("comparison") == "proposed_vs_original").to_dicts()[:2]
 
 
+@pytest.mark.long
 def test_intervals_and_p_are_the_published_ones(published):
     found = paired_outcomes(query_strata(*COLUMNS), Sampling(seed=SEED, scheme="release"))
     assert [row["metric"] for row in published] == ["ndcg_at_10", "recall_at_20"]

@@ -103,6 +103,7 @@ def _write(number: int, barrier, queue) -> None:
     queue.put((layout["bounds"][1], info.sha256))
 
 
+@pytest.mark.long
 def test_of_writers_at_once_the_first_wins_for_all(store, server):
     context = multiprocessing.get_context("spawn")
     barrier, queue = context.Barrier(3), context.Queue()
@@ -128,6 +129,7 @@ def _write_large(ready) -> None:
     artifact.write_part("part-00000.bin", lambda path: path.write_bytes(bytes(400 << 20)), rows=1)
 
 
+@pytest.mark.long
 def test_a_killed_writer_leaves_nothing_that_counts(store, server):
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
@@ -147,6 +149,7 @@ def test_a_killed_writer_leaves_nothing_that_counts(store, server):
     assert artifact.has_part("part-00000.bin")
 
 
+@pytest.mark.long
 def test_a_large_part_is_written_once_too(store):
     def large(letter: bytes):
         return lambda path: path.write_bytes(letter * (60 << 20))

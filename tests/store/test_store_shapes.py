@@ -82,6 +82,7 @@ def commands(capsys) -> tuple[int, str]:
 FREE = ("params", "timings", "commit")  # whatever a stage or a run writes there
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_other_types_in_a_sealed_document_are_damage(store, capsys, name):
     file = folder_of(store.files.root) / name
@@ -114,6 +115,7 @@ def test_other_types_in_a_sealed_document_are_damage(store, capsys, name):
     assert found > 5 * len(list(places(document)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", WRONG)
 @pytest.mark.parametrize(
     "place", [("parts", part(1)), ("counts",), ("meta",), ("key",), ("key", "inputs"), ("content",)]
