@@ -53,7 +53,7 @@ KERNELS = Kind(
 )  # pipeline/kernels.py, one user's on one machine
 STAGE = Kind(
     "the layout and the repair of a stored stage", 900.0, "store.root"
-)  # store/exclusive.py, one a key
+)  # store/exclusive.py, one per key
 ENTRIES = Kind(
     "the writing of log entries", 300.0
 )  # tracking/outbox.py: one entry at a time, in order

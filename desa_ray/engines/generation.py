@@ -18,14 +18,14 @@ GENERATION_SCHEMA = pl.Schema(
         "prompt": pl.String,
         "draw": pl.Int32,
         "texts": pl.List(pl.String),  # what channels are built from; empty for a fallback
-        "raw": pl.List(pl.String),  # the engine's last outputs, one a request
+        "raw": pl.List(pl.String),  # the engine's last outputs, one per request
         "rejected": pl.List(
             pl.String
-        ),  # one a request: the first output where it was retried, else null
+        ),  # one per request: the first output where it was retried, else null
         "prompt_hash": pl.String,
-        "seeds": pl.List(pl.Int64),  # one a request
+        "seeds": pl.List(pl.Int64),  # one per request
         "retries": pl.Int32,
-        "finish_reasons": pl.List(pl.String),  # one a request
+        "finish_reasons": pl.List(pl.String),  # one per request
         "prompt_tokens": pl.Int64,  # summed over requests and retries, like the next
         "completion_tokens": pl.Int64,
         "fallback": pl.Boolean,  # invalid: every channel built from it becomes the Original channel

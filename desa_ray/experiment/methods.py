@@ -75,8 +75,8 @@ def given_prompt(name: str, generator: GeneratorConfig, own: Mapping[str, Prompt
 def texts_used(
     prompt: str, generator: GeneratorConfig, n_refs: int, own: Mapping[str, Prompt] | None = None
 ) -> int:
-    """How many texts a channel uses of a prompt: n_refs references, all texts of another prompt, at
-    most those of its replacement.
+    """How many of a prompt's texts a channel uses: n_refs of the references, all texts of any other
+    prompt; never more than a prompt that replaces it makes.
 
     Args:
         own: prompts with which settings replace others (`own_prompts`).

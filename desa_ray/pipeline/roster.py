@@ -32,8 +32,12 @@ class RosterEntry:
 @dataclass
 class PoolState:
     """When a pool may grow again, when one of its workers was last seen alive, when it was last
-    used, why the last worker was lost before it was up, and how many were lost in a row while they
-    loaded their engine.
+    used, and why the last worker was lost before it was up.
+
+    Attributes:
+        load_losses: how often in a row workers were lost while they loaded their engine; workers
+            that were started together count once, as a node takes them all along.
+        loss_counted: up to this number workers were started before the last loss that counts.
     """
 
     last_up: float
@@ -42,6 +46,7 @@ class PoolState:
     used: float = 0.0
     lost: str = ""
     load_losses: int = 0
+    loss_counted: int = 0
 
 
 class Roster:
@@ -57,6 +62,11 @@ class Roster:
         """Enter a worker that is about to be spawned; returns its number."""
         self._spawned += 1
         self.workers[self._spawned] = RosterEntry(pool, self._clock())
+        return self._spawned
+
+    @property
+    def latest(self) -> int:
+        """The number of the worker that was entered last; 0 before the first."""
         return self._spawned
 
     def clear(self) -> None:

@@ -241,7 +241,7 @@ class Supervisor:
                 state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
                 state.lost = state.lost if worker.up else reason
                 if worker.up and not worker.loaded:
-                    self._lost_loading(worker, reason)
+                    self._lost_loading(event.worker, worker.pool, reason)
                 else:
                     self._lost(worker, reason)
 
@@ -277,16 +277,18 @@ class Supervisor:
         else:
             self._fail(stage, lost_too_often(task, failures, reason))
 
-    def _lost_loading(self, worker: RosterEntry, reason: str) -> None:
+    def _lost_loading(self, number: int, pool: Pool, reason: str) -> None:
         """Stop what needs an engine that takes its process along as often as a shard may fail."""
-        state = self._roster.state(worker.pool)
-        state.load_losses += 1
+        state = self._roster.state(pool)
+        if number <= state.loss_counted:  # started beside one whose loss was counted
+            return
+        state.load_losses, state.loss_counted = state.load_losses + 1, self._roster.latest
         again = state.load_losses < self.limits.max_failures
-        self.on_loss(worker.pool, again)
+        self.on_loss(pool, again)
         if not again:
             failures, state.load_losses = state.load_losses, 0
-            for stage in self._queue.stages(worker.pool):
-                self._fail(stage, lost_too_often(f"pool {worker.pool.name}", failures, reason))
+            for stage in self._queue.stages(pool):
+                self._fail(stage, lost_too_often(f"pool {pool.name}", failures, reason))
 
     def _called(self, stage: StageShards, callback: Callable[[], None]) -> bool:
         """Calls back for a stage; an error of the callback's is the stage's."""

@@ -31,7 +31,7 @@ from desa_ray.store.tables import read_table, write_table
 
 ACCESS = pl.Schema(
     {
-        "ta_depths": pl.List(pl.Int64),  # one a channel, 0 for one of weight 0
+        "ta_depths": pl.List(pl.Int64),  # one per channel, 0 for one of weight 0
         "ta_depth_total": pl.Int64,
         "least_depths": pl.List(pl.Int64),  # null but for two whole lists
         "least_depth_total": pl.Int64,

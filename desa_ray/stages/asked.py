@@ -124,7 +124,7 @@ def table_of(columns: Mapping[str, Sequence[np.ndarray]], schema: pl.Schema) -> 
 
 
 def read_asked(engine: WorkerCache, stage: Stage) -> pl.DataFrame:
-    """Documents and scores of all queries, read once a worker."""
+    """Documents and scores of all queries, read once per worker."""
     name = f"asked {stage.key.digest}"
     return engine.get(name, lambda: read_table(stage.artifact, PART, ASKED))
 

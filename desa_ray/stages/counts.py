@@ -21,7 +21,7 @@ from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
 from desa_ray.stages.asked import asked_documents, read_asked, table_of
 from desa_ray.stages.dense_ranking import dense_queries, dense_scores
-from desa_ray.stages.prefix import BLOCK_QUERIES, document_groups, document_ranges
+from desa_ray.stages.prefix import BLOCK_QUERIES, document_ranges, group_shards, groups_and_blocks
 from desa_ray.stages.ranking import ChannelWork, own_documents, queries_in, ranking_size
 from desa_ray.stages.sparse_ranking import sparse_hits, sparse_hits_of, without
 from desa_ray.stages.worker_cache import WorkerCache
@@ -65,17 +65,10 @@ class DenseCountsWork(CountsWork):
     memory_gb: float
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        groups = document_groups(stage.inputs["vectors"])
-        return {"groups": groups, "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
+        return groups_and_blocks(stage)
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        blocks = len(layout["bounds"]) - 1
-        found = []
-        for group, (start, stop) in enumerate(pairwise(layout["groups"])):
-            for block in range(blocks):
-                part = f"counts-{group:05d}-{block:05d}.npy"
-                found.append(Shard(group * blocks + block, start, stop, (part,)))
-        return found
+        return group_shards(layout, lambda group, block: [f"counts-{group:05d}-{block:05d}.npy"])
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         blocks = self.ranked_shards(stage.stored_layout())
@@ -202,7 +195,7 @@ class Counts:
 
 
 def opened_counts(cache: WorkerCache, stage: Stage) -> Counts:
-    """The stage's counts, read once a worker."""
+    """The stage's counts, read once per worker."""
     return cache.get_mapped(f"counts {stage.key.digest}", lambda: Counts(stage))
 
 

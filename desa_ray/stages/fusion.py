@@ -50,7 +50,7 @@ FUSED = {
     "rr_change": pl.Float64,  # also null where no relevant document stands in both rankings
     "support_retained": pl.Float64,
     "cutoffs": pl.List(pl.Int64),
-    "cut_same_top": pl.List(pl.Boolean),  # one a cutoff, like the next two
+    "cut_same_top": pl.List(pl.Boolean),  # one per cutoff, like the next two
     "cut_ndcg_at_10": pl.List(pl.Float64),  # null: no positive judgment
     "cut_recall_at_20": pl.List(pl.Float64),
     "fallback": pl.Boolean,

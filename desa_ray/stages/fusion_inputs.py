@@ -73,7 +73,7 @@ class Inputs:
 
 
 def relevant_documents(cache: WorkerCache, corpus: Stage, qrels: Stage) -> Mapping[str, Numbers]:
-    """Query -> numbers of its relevant documents; read once a worker."""
+    """Query -> numbers of its relevant documents; read once per worker."""
     return cache.get(
         f"relevant {qrels.key.digest} {corpus.key.digest}",
         lambda: _relevant(read_rows(qrels), read_rows(corpus)["id"]),

@@ -13,7 +13,7 @@ asked for it.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -71,20 +71,14 @@ class DensePrefixWork(PrefixWork):
     memory_gb: float
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        groups = document_groups(stage.inputs["vectors"])
-        return {"groups": groups, "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
+        return groups_and_blocks(stage)
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        blocks = len(layout["bounds"]) - 1
-        found = []
-        for group, (start, stop) in enumerate(pairwise(layout["groups"])):
-            for block in range(blocks):
-                parts = (
-                    f"keys-{group:05d}-{block:05d}.npy",
-                    *([f"angles-{block:05d}.npy"] if group == 0 else []),
-                )
-                found.append(Shard(group * blocks + block, start, stop, parts))
-        return found
+        def parts(group: int, block: int) -> list[str]:
+            angles = [f"angles-{block:05d}.npy"] if group == 0 else []
+            return [f"keys-{group:05d}-{block:05d}.npy", *angles]
+
+        return group_shards(layout, parts)
 
     def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         """The merged parts, by query."""
@@ -141,6 +135,29 @@ class DensePrefixWork(PrefixWork):
         """The first `depth` documents of some queries, scored again."""
         found = dense_best(engine, stage, rows, depth, self.memory_gb)
         return [docs for docs, _ in found]
+
+
+def groups_and_blocks(stage: Stage) -> dict[str, list[int]]:
+    """The layout of dense scores: edges of groups of documents, and of blocks of queries."""
+    groups = document_groups(stage.inputs["vectors"])
+    return {"groups": groups, "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
+
+
+def group_shards(
+    layout: Mapping[str, Any], parts: Callable[[int, int], Sequence[str]]
+) -> list[Shard]:
+    """One shard per group of documents and block of queries; its rows are the documents.
+
+    Args:
+        parts: the names of the parts of a group and block.
+    """
+    blocks = len(layout["bounds"]) - 1
+    found: list[Shard] = []
+    for group, (start, stop) in enumerate(pairwise(layout["groups"])):
+        for block in range(blocks):
+            number = group * blocks + block
+            found.append(Shard(number, start, stop, tuple(parts(group, block))))
+    return found
 
 
 def document_groups(vectors: Stage) -> list[int]:

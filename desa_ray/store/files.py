@@ -33,7 +33,7 @@ from desa_ray.store.writing import Content, PublishedFile, written
 from desa_ray.temporary import OwnFolder, sweep
 
 TEMPORARY = ".tmp-"
-COPIES = "desa-store-"  # in the temporary folder, one a process
+COPIES = "desa-store-"  # in the temporary folder, one per process
 LEASES = ".leases"  # the one folder whose files change: who is at work (leases.py)
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
 NAME = re.compile(rf"\{LEASES}|(\{LEASES}/)?{_WORD}(/{_WORD})*")

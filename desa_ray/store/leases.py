@@ -44,7 +44,7 @@ class Holder:
         host, pid: where it runs.
         process: the process beyond doubt (boot, process namespace, start time), so that a reused
             number misleads nobody; empty if the system does not say.
-        token: one a lease taken, so that an owner notices that another took over.
+        token: one per lease taken, so that an owner notices that another took over.
         started, heartbeat: seconds since 1970.
         keys: digests (64 hex digits) of the keys of the artifacts in use; None where it did not
             say.

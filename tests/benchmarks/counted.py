@@ -103,8 +103,8 @@ def made(documents: np.ndarray, regime: str, seed: int) -> Lists:
 
 
 def counted(documents: int, repeats: int) -> list[Measured]:
-    """A line a regime: both passes of a counted replay in scoring passes, lazy and complete beside
-    it; every query on its own.
+    """One line per regime: both passes of a counted replay in scoring passes, with lazy and
+    complete ones for comparison; every query on its own.
     """
     rng = np.random.default_rng(1)
     vectors = unit_vectors(rng, documents, centres(rng))

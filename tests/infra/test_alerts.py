@@ -15,7 +15,7 @@ OWNER = {"run": "0123abcd", "user": "anna"}
 
 
 def series(name: str, values: str, **labels: str) -> dict[str, str]:
-    """`values` in the tester's notation, one a minute: `0x60` is 0 and 60 times more."""
+    """`values` in the tester's notation, one per minute: `0x60` is 0 and 60 times more."""
     own = "".join(f', {key}="{value}"' for key, value in labels.items())
     return {"series": f"{name}{{{RUN}{own}}}", "values": values}
 

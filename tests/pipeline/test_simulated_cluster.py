@@ -177,3 +177,23 @@ def test_an_engine_that_ends_its_process_stops_the_run(home, monkeypatch):
     assert "3 times" in str(caught.value)
     assert "killed while it loaded" in str(caught.value)
     assert loads["encoder"] == LIMITS.max_failures
+
+
+def test_a_node_that_dies_while_engines_load_counts_once(home, monkeypatch):
+    """Four workers are lost with it, more than a shard may fail; others take their place."""
+    whole = simulated_cluster.SimulatedTransport._load
+    lost: list[int] = []
+
+    def load(self: simulated_cluster.SimulatedTransport, worker: int) -> None:
+        if worker > 4:
+            whole(self, worker)
+            return
+        lost.append(worker)
+        self._soon(1.0, Lost(worker, "its node died"))
+
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "_load", load)
+    pool = Pool("encoder", dict, size=4)
+    todo = [Stage(Store(str(home)), "vectors", 1, {}, Timed(pool, 8, 1.0))]
+    found = run(todo)
+    assert lost == [1, 2, 3, 4]
+    assert found.busy.loads["encoder"] == 4

@@ -32,7 +32,7 @@ def study() -> Study:
 
 
 def few(method: str, values: dict[str, list], draws: int = 1) -> pl.DataFrame:
-    """A cell of two queries with these values, one a (draw, query)."""
+    """A cell of two queries with these values, one per (draw, query)."""
     records = cell("scifact", method, queries=["a", "b"], draws=draws)
     return records.with_columns(pl.Series(name, own, strict=False) for name, own in values.items())
 
