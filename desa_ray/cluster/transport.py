@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
 
 from desa_ray.cluster.metrics import CountingWorker, count
 from desa_ray.cluster.placement import ClusterPlacement
@@ -75,6 +75,8 @@ class RayTransport:
     ):
         self.remote_store, self.death, self.on_close = remote_store, death, on_close
         self._actors: dict[int, Any] = {}
+        self._pools: dict[int, Pool] = {}
+        self._nodes: dict[int, str] = {}  # of those that are up
         self._up: set[int] = set()
         self._loading: set[int] = set()
         self._pending: dict[Any, int] = {}  # what each was last asked -> the worker
@@ -88,7 +90,7 @@ class RayTransport:
             "max_task_retries": 0,
         }
         actor = ray.remote(_Actor).options(**options).remote(pool)
-        self._actors[worker] = actor
+        self._actors[worker], self._pools[worker] = actor, pool
         self._pending[actor.ready.remote()] = worker
 
     def send(self, worker: int, task: Task) -> None:
@@ -120,10 +122,13 @@ class RayTransport:
             return Answer(worker, _own_error(error))
         except RayError as error:  # the actor died, or its node
             self.check()
+            reason = _reason(error, self._pools[worker])
+            gone = _preempted(error) or _is_gone(self._nodes.get(worker))
             self._forget(worker)
-            return Lost(worker, str(error).splitlines()[0])
+            return Lost(worker, reason, with_node=gone)
         if worker not in self._up:
             self._up.add(worker)
+            self._nodes[worker] = answer
             self._loading.add(worker)
             self._pending[self._actors[worker].prepare.remote()] = worker
             return Up(worker, answer, loaded=False)
@@ -154,7 +159,8 @@ class RayTransport:
                 self._forget(worker)
 
     def _forget(self, worker: int) -> None:
-        self._actors.pop(worker, None)
+        for known in (self._actors, self._pools, self._nodes):
+            known.pop(worker, None)
         self._up.discard(worker)
         self._loading.discard(worker)
         self._pending = {
@@ -174,6 +180,27 @@ class RayTransport:
     def close(self) -> None:
         self.end(list(self._actors))
         self.on_close()
+
+
+def _preempted(error: RayError) -> bool:
+    """Whether Ray says that the actor went with its node, or that the node was drained."""
+    return bool(getattr(error, "preempted", False)) or "node has died" in str(error)
+
+
+def _is_gone(node: str | None) -> bool:
+    alive = {one["NodeID"] for one in ray.nodes() if one["Alive"]}
+    return node is not None and node not in alive
+
+
+def _reason(error: RayError, pool: Pool) -> str:
+    """Ray's first line, and where memory ended or may have, whose."""
+    text = str(error)
+    first = text.splitlines()[0]
+    if isinstance(error, OutOfMemoryError) or "memory usage threshold" in text:
+        return f"{first} A node ran out of memory under a worker of pool {pool.name}"
+    if "SIGKILL" in text:
+        return f"{first} The process of a worker of pool {pool.name} was killed, as for memory"
+    return first
 
 
 def _own_error(error: RayTaskError) -> DesaError:

@@ -1,8 +1,9 @@
 """The workers a supervisor has, by pool: what each is doing, on which node, and since when."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from desa_ray.pipeline.packing import Standing
 from desa_ray.pipeline.shard_queue import StageShards
@@ -35,8 +36,9 @@ class PoolState:
     used, and why the last worker was lost before it was up.
 
     Attributes:
-        load_losses: how often in a row workers were lost while they loaded their engine; workers
-            that were started together count once, as a node takes them all along.
+        load_losses: how often in a row workers were lost while they loaded their engine, alone
+            (False) or with their node (True); workers that were started together count once, as a
+            node takes them all along.
         loss_counted: up to this number workers were started before the last loss that counts.
     """
 
@@ -45,7 +47,7 @@ class PoolState:
     respawn_at: float = 0.0
     used: float = 0.0
     lost: str = ""
-    load_losses: int = 0
+    load_losses: Counter[bool] = field(default_factory=Counter)
     loss_counted: int = 0
 
 

@@ -22,6 +22,7 @@ class StageShards:
         open: shards that nobody works on.
         in_flight: how many are being computed.
         failures: shard number -> how often it was lost with its worker.
+        node_losses: shard number -> how often it was lost with its worker's node.
         most_workers: how many workers the pool had at most while shards were handed out.
     """
 
@@ -34,6 +35,7 @@ class StageShards:
     started: bool = False
     most_workers: int = 1
     failures: Counter[int] = field(default_factory=Counter)
+    node_losses: Counter[int] = field(default_factory=Counter)
     error: BaseException | None = None
     over: threading.Event = field(default_factory=threading.Event)
 

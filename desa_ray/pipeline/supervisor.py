@@ -3,9 +3,10 @@
 It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
 processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
 goes to a worker whose engine is loaded; a worker that dies is replaced and its shard handed out
-again; one that outlasts the time limit is killed, which is the same. What stops a stage: an error
-of a shard's own (bad data, a corrupt artifact) at once, and a shard that was lost `max_failures`
-times, by name; so does an engine that was lost as often while it loaded.
+again; one that outlasts the time limit is killed, which is the same; a worker that goes with its
+node is no fault of its shard. What stops a stage: an error of a shard's own (bad data, a corrupt
+artifact) at once, and a shard that was lost `max_failures` times, by name; so does an engine that
+was lost as often while it loaded.
 Workers hold their engine and stay until their place is needed. Shards are deterministic and write
 once, so a second run of one is harmless.
 
@@ -32,6 +33,7 @@ from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Placement, 
 POLL_S = 0.2
 RESPAWN_PAUSE_S = 1.0
 GROW_EVERY_S = 2.0
+NODE_LOSSES = 20  # of one shard: a shard that takes nodes along must end, too
 
 
 class Supervisor:
@@ -231,19 +233,19 @@ class Supervisor:
                     self._started(waiting[0])
             case Loaded():
                 worker.loaded, worker.since = True, self.clock()
-                self._roster.state(worker.pool).load_losses = 0
+                self._roster.state(worker.pool).load_losses.clear()
             case Answer(error=error):
                 self._roster.state(worker.pool).last_up = self.clock()
                 self._answered(worker, error)
-            case Lost(reason=reason):
+            case Lost(reason=reason, with_node=with_node):
                 del self._roster.workers[event.worker]
                 state = self._roster.state(worker.pool)
                 state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
                 state.lost = state.lost if worker.up else reason
                 if worker.up and not worker.loaded:
-                    self._lost_loading(event.worker, worker.pool, reason)
+                    self._lost_loading(event.worker, worker.pool, reason, with_node=with_node)
                 else:
-                    self._lost(worker, reason)
+                    self._lost(worker, reason, with_node=with_node)
 
     def _answered(self, worker: RosterEntry, error: DesaError | None) -> None:
         stage, task = worker.stage, worker.task
@@ -262,31 +264,36 @@ class Supervisor:
             self._look_again()
             stage.end()
 
-    def _lost(self, worker: RosterEntry, reason: str) -> None:
-        """Queue a lost shard again, or stop its stage where it was lost too often."""
+    def _lost(self, worker: RosterEntry, reason: str, *, with_node: bool) -> None:
+        """Queue a lost shard again, or stop its stage where it was lost too often: sooner where its
+        worker died alone than where whole nodes went.
+        """
         stage, task = worker.stage, worker.task
         if stage is None or task is None or stage.over.is_set():
             return
         stage.in_flight -= 1
-        stage.failures[task.shard.number] += 1
-        failures = stage.failures[task.shard.number]
-        again = failures < self.limits.max_failures
+        counts = stage.node_losses if with_node else stage.failures
+        counts[task.shard.number] += 1
+        failures = counts[task.shard.number]
+        again = failures < (NODE_LOSSES if with_node else self.limits.max_failures)
         self.on_loss(worker.pool, again)
         if again:
             stage.open.append(task)
         else:
             self._fail(stage, lost_too_often(task, failures, reason))
 
-    def _lost_loading(self, number: int, pool: Pool, reason: str) -> None:
+    def _lost_loading(self, number: int, pool: Pool, reason: str, *, with_node: bool) -> None:
         """Stop what needs an engine that takes its process along as often as a shard may fail."""
         state = self._roster.state(pool)
         if number <= state.loss_counted:  # started beside one whose loss was counted
             return
-        state.load_losses, state.loss_counted = state.load_losses + 1, self._roster.latest
-        again = state.load_losses < self.limits.max_failures
+        state.loss_counted = self._roster.latest
+        state.load_losses[with_node] += 1
+        failures = state.load_losses[with_node]
+        again = failures < (NODE_LOSSES if with_node else self.limits.max_failures)
         self.on_loss(pool, again)
         if not again:
-            failures, state.load_losses = state.load_losses, 0
+            state.load_losses.clear()
             for stage in self._queue.stages(pool):
                 self._fail(stage, lost_too_often(f"pool {pool.name}", failures, reason))
 

@@ -43,10 +43,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker is gone, with whatever it was doing; `reason` in the words of the transport."""
+    """A worker is gone, with whatever it was doing; `reason` in the words of the transport.
+
+    Attributes:
+        with_node: its node went, or was drained: what it did is not to blame.
+    """
 
     worker: int
     reason: str
+    with_node: bool = False
 
 
 Event = Up | Loaded | Answer | Lost

@@ -18,8 +18,9 @@ from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.pipeline import scheduler
 from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.shard_queue import FirstOpen, OneStageAtATime, Policy
-from desa_ray.pipeline.stage import Pool, Stage, ancestors
-from desa_ray.pipeline.transport import Lost
+from desa_ray.pipeline.stage import Pool, Stage, Task, ancestors
+from desa_ray.pipeline.supervisor import NODE_LOSSES
+from desa_ray.pipeline.transport import Answer, Lost
 from desa_ray.store.artifacts import Store
 from tests.pipeline import simulated_cluster
 from tests.pipeline.simulated_cluster import Outcome, Timed, simulate
@@ -197,3 +198,34 @@ def test_a_node_that_dies_while_engines_load_counts_once(home, monkeypatch):
     found = run(todo)
     assert lost == [1, 2, 3, 4]
     assert found.busy.loads["encoder"] == 4
+
+
+@pytest.mark.parametrize(
+    ("with_node", "losses", "ends"),
+    [(False, 2, False), (False, 3, True), (True, 10, False), (True, NODE_LOSSES, True)],
+)
+def test_a_shard_that_goes_with_its_node_is_not_to_blame(
+    with_node, losses, ends, home, monkeypatch
+):
+    """`max_failures` (3) counts workers that died alone; one that takes nodes along ends, too."""
+    tries: Counter[int] = Counter()
+
+    def send(self: simulated_cluster.SimulatedTransport, worker: int, task: Task) -> None:
+        tries[task.shard.number] += 1
+        if task.shard.number == 2 and tries[2] <= losses:
+            self._soon(1.0, Lost(worker, "it went", with_node=with_node))
+            name, pool = self._at.pop(worker)
+            self.nodes_now[name] = self.nodes_now[name].along(pool)
+        else:
+            self._soon(1.0, Answer(worker, None))
+
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "send", send)
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "_gone", lambda self, event: False)
+    pool = Pool("encoder", dict)
+    todo = [Stage(Store(str(home)), "vectors", 1, {}, Timed(pool, 5, 1.0))]
+    if ends:
+        with pytest.raises(DesaError, match=f"failed {losses} times; last: it went"):
+            run(todo)
+    else:
+        run(todo)
+        assert tries == {0: 1, 1: 1, 2: losses + 1, 3: 1, 4: 1}
