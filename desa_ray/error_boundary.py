@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 
 from desa_ray.crash import one_line, write_report
 from desa_ray.errors import Crashed, DesaError
+from desa_ray.interrupts import interrupt_again
 from desa_ray.lines import shown
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
@@ -95,7 +96,12 @@ def _thread_ended(ended: threading.ExceptHookArgs) -> None:
 
 def _not_raised(unraisable: "sys.UnraisableHookArgs") -> None:
     error = unraisable.exc_value
-    if error is None or isinstance(error, (BrokenPipeError, *SIGNALS)) or sys.is_finalizing():
+    if error is None or sys.is_finalizing():
+        return
+    if isinstance(error, KeyboardInterrupt):
+        interrupt_again()
+        return
+    if isinstance(error, (BrokenPipeError, *SIGNALS)):
         return
     print_error(error)
 

@@ -19,6 +19,8 @@ from typing import TypeVar
 from desa_ray.locks import SOCKETS, inside
 
 Answer = TypeVar("Answer")
+# A signal that comes just before a thread falls asleep is acted on when it wakes up.
+LOOK_S = 0.5
 
 
 class CallStopped(Exception):
@@ -135,7 +137,8 @@ def run(
             left = exchange.remaining()
             if left <= 0:
                 raise TimeoutError
-            wait([outcome] if stop is None else [outcome, stop.future], left, FIRST_COMPLETED)
+            waited_for = [outcome] if stop is None else [outcome, stop.future]
+            wait(waited_for, min(left, LOOK_S), FIRST_COMPLETED)
         return outcome.result()
     finally:
         exchange.end()

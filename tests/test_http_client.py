@@ -226,10 +226,12 @@ import sys
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.openai_generator import OpenAIGenerator
+from desa_ray.error_boundary import thread_hooks
 patient = {"request_timeout_s": 600.0, "concurrency": 4}
 config = GeneratorConfig(name="s", kind="openai", model="m", base_url=sys.argv[1], **patient)
 ask = Request([{"role": "user", "content": "x"}], 1, SamplingSettings(9, 0.7, 0.9, 20))
-OpenAIGenerator(config).generate([ask] * 8)
+with thread_hooks():
+    OpenAIGenerator(config).generate([ask] * 8)
 """
 
 

@@ -6,8 +6,10 @@ for by JSON schema and validated like all others.
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StrictStr, ValidationError
@@ -16,7 +18,7 @@ from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import Output, Request
 from desa_ray.engines.http_json import JsonClient, RetryPolicy
 from desa_ray.errors import DesaError
-from desa_ray.exchange import Stop
+from desa_ray.exchange import Stop, run
 
 PATH = "/chat/completions"
 Tokens = Annotated[int, Field(strict=True, ge=0, le=2**31)]
@@ -52,6 +54,15 @@ class OpenAIGenerator:
                 allows.
         """
         stop = Stop()
+        try:
+            # In a thread of its own: a Ctrl-C in the middle of starting threads may leave their
+            # locks taken for ever, and this thread only waits.
+            return run(partial(self._all, requests, stop), threading.TIMEOUT_MAX)
+        finally:
+            # ends what waits for a server that has given up, or whose user has
+            stop.set()
+
+    def _all(self, requests: Sequence[Request], stop: Stop) -> list[Output]:
         pool = ThreadPoolExecutor(self.config.concurrency)
         try:
             calls = [pool.submit(self._answer, request, stop) for request in requests]
@@ -60,7 +71,6 @@ class OpenAIGenerator:
                 failed.result()
             return [call.result() for call in calls]
         finally:
-            # ends the others, which wait for a server that has given up, or whose user has
             stop.set()
             pool.shutdown(cancel_futures=True)
 

@@ -20,8 +20,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         behaviour = self.server.take(self.path, dict(self.headers), body)
-        with self.server.busy():
+        self.server.enter(self)
+        try:
             behaviour(self, body)
+        finally:
+            self.server.leave(self)
 
     def log_message(self, *arguments: Any) -> None:
         """Silent."""
@@ -32,6 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
+        self.server.leave(self)  # whoever has the answer may ask again before this thread goes on
         self.wfile.write(content)
 
 
@@ -47,7 +51,7 @@ class ChatServer(ThreadingHTTPServer):
         self.behaviours = list(behaviours)
         self.requests: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.times: list[float] = []
-        self.now, self.most = 0, 0
+        self.now, self.most = set[Handler](), 0
 
     @property
     def url(self) -> str:
@@ -59,16 +63,14 @@ class ChatServer(ThreadingHTTPServer):
             self.times.append(time.monotonic())
             return self.behaviours.pop(0) if self.behaviours else good
 
-    @contextmanager
-    def busy(self) -> Iterator[None]:
+    def enter(self, handler: Handler) -> None:
         with self.lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.now -= 1
+            self.now.add(handler)
+            self.most = max(self.most, len(self.now))
+
+    def leave(self, handler: Handler) -> None:
+        with self.lock:
+            self.now.discard(handler)
 
 
 @contextmanager
