@@ -270,10 +270,12 @@ class ClusterConfig:
     generators: Workers | None = None
     generator_cpus: Annotated[Float, Field(gt=0, le=10_000)] = 1
     shard_generations: Count = 32
+    indexers: Workers | None = None
     scorers: Workers | None = 2
     scorer_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
     replayers: Workers | None = 2
     shard_documents: Count = 1024
+    range_documents: Count = 131_072
     shard_queries: Count = 64
     batch_size: Annotated[Int, Field(ge=1, le=65_536)] = 4
     max_failures: Annotated[Int, Field(ge=1, le=1000)] = 3

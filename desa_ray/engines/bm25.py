@@ -16,28 +16,35 @@ rewrites them to break ties.
 """
 
 import math
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numba import njit
 
 from desa_ray.engines.postings import Postings
+from desa_ray.engines.ranged_postings import (
+    CorpusStatistics,
+    RangedPostings,
+    Words,
+    places_of,
+    words,
+)
 
 
 class BM25:
     """Scores of every document that shares a term with a query. One object per thread: it keeps
-    scratch of N entries.
+    scratch of as many entries as documents are looked at together.
     """
 
-    def __init__(self, postings: Postings, k1: float = 0.9, b: float = 0.4):
-        """Args: `postings` of N documents; `k1` >= 0; `b` in 0..1 (Anserini's defaults, as in the
-        paper).
+    def __init__(self, postings: Postings | RangedPostings, k1: float = 0.9, b: float = 0.4):
+        """Args: `postings` of N documents, whole or in ranges; `k1` >= 0; `b` in 0..1 (Anserini's
+        defaults, as in the paper).
         """
-        self.postings = postings
-        self._inverse = _inverse_norms(postings, k1, b)
-        self._known: dict[str, tuple[int, np.float32] | None] = {}  # looked up once a distinct term
+        whole = isinstance(postings, Postings)
+        self.postings = RangedPostings.whole(postings) if whole else postings
+        self._inverse = _inverse_norms(self.postings.statistics, k1, b)
+        self._known: dict[str, np.float32 | None] = {}  # looked up once a distinct term
         self._sums = np.zeros(0, np.float64)
         self._hits = np.zeros(0, np.bool_)
 
@@ -50,66 +57,91 @@ class BM25:
             terms: analysed query terms, in any order; a repeated term weighs as often as it occurs,
                 an unknown one matches nothing, none at all match nothing.
             start, stop: only documents start..stop-1 (default: all) are looked at; scratch is as
-                large as that.
+                large as that, or as a range.
 
         Returns:
             docs: int32 [n], every such document with a query term, ascending (also those whose
                 score rounds to 0).
             scores: float32 [n], Lucene's BM25 scores.
         """
-        indices, weights = self._weighed(terms)
-        p = self.postings
-        stop = p.n_documents if stop is None else min(stop, p.n_documents)
-        if len(self._hits) < stop - start:
-            self._sums, self._hits = (
-                np.zeros(stop - start, np.float64),
-                np.zeros(stop - start, np.bool_),
-            )
-        scratch = (self._sums[: stop - start], self._hits[: stop - start])
-        return _score(
-            indices, weights, p.indptr, p.docs, p.freqs, p.norms, self._inverse, *scratch, start
-        )
+        wanted, weights = self._weighed(terms)
+        stop = self.postings.n_documents if stop is None else min(stop, self.postings.n_documents)
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        for first, p in self.postings.between(start, stop):
+            indices, own = _held(wanted, weights, p)
+            low, high = max(start - first, 0), min(stop - first, p.n_documents)
+            if len(self._hits) < high - low:
+                size = high - low
+                self._sums, self._hits = np.zeros(size, np.float64), np.zeros(size, np.bool_)
+            scratch = (self._sums[: high - low], self._hits[: high - low])
+            lists = (p.indptr, p.docs, p.freqs, p.norms)
+            docs, scores = _score(indices, own, *lists, self._inverse, *scratch, low)
+            found.append((docs + np.int32(first) if first else docs, scores))
+        return _joined(found)
 
     def scores_of(self, terms: Sequence[str], docs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Those of the documents `docs` (int32, ascending) that hold a query term, and the scores
         that `scores` gives them, from their own postings alone.
         """
-        indices, weights = self._weighed(terms)
-        p, sums, hits = self.postings, np.zeros(docs.size), np.zeros(docs.size, np.bool_)
-        lists = (p.indptr, p.docs, p.freqs, p.norms)
-        _score_of(indices, weights, *lists, self._inverse, docs, sums, hits)
-        return docs[hits], sums[hits].astype(np.float32)
+        wanted, weights = self._weighed(terms)
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        for first, p, asked in self._by_range(docs):
+            indices, own = _held(wanted, weights, p)
+            sums, hits = np.zeros(asked.size), np.zeros(asked.size, np.bool_)
+            lists = (p.indptr, p.docs, p.freqs, p.norms)
+            _score_of(indices, own, *lists, self._inverse, asked, sums, hits)
+            found.append((asked[hits] + np.int32(first), sums[hits].astype(np.float32)))
+        return _joined(found)
 
-    def _weighed(self, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct known terms, ascending: a bag's score must not depend on word order; and the
-        weight of each.
+    def _by_range(self, docs: np.ndarray) -> Iterator[tuple[int, Postings, np.ndarray]]:
+        """The first document of each range that holds some of `docs`, its postings, and those."""
+        begins = np.searchsorted(docs, self.postings.edges)
+        for number, first in enumerate(self.postings.edges[:-1]):
+            if begins[number] < begins[number + 1]:
+                own = docs[begins[number] : begins[number + 1]] - np.int32(first)
+                yield first, self.postings.range(number), own
+
+    def _weighed(self, terms: Sequence[str]) -> tuple[Words, np.ndarray]:
+        """The distinct known terms in byte order: a bag's score must not depend on word order; and
+        the weight of each, float32.
         """
-        weights = {}
+        weights: dict[bytes, np.float32] = {}
         for term, count in Counter(terms).items():
-            if found := self._find(term):
-                index, idf = found
-                weights[index] = np.float32(count) * idf
-        indices = np.array(sorted(weights), np.int64)
-        return indices, np.array([weights[index] for index in indices], np.float32)
+            idf = self._idf(term)
+            if idf is not None:
+                weights[term.encode()] = np.float32(count) * idf
+        chosen = sorted(weights)
+        return words(chosen), np.array([weights[term] for term in chosen], np.float32)
 
-    def _find(self, term: str) -> tuple[int, np.float32] | None:
-        """The term's index and idf, or None if no document has it."""
+    def _idf(self, term: str) -> np.float32 | None:
+        """The term's idf, or None if no document has it."""
         if term not in self._known:
-            p, key = self.postings, term.encode()
-            index = bisect_left(range(p.n_terms), key, key=p.term)
-            found = index < p.n_terms and p.term(index) == key
-            self._known[term] = (index, self._idf(index)) if found else None
+            statistics = self.postings.statistics
+            df = statistics.documents_with(term)
+            idf = np.float32(math.log(1 + (statistics.doc_count - df + 0.5) / (df + 0.5)))
+            self._known[term] = idf if df else None
         return self._known[term]
 
-    def _idf(self, index: int) -> np.float32:
-        df = int(self.postings.indptr[index + 1] - self.postings.indptr[index])
-        return np.float32(math.log(1 + (self.postings.doc_count - df + 0.5) / (df + 0.5)))
+
+def _held(wanted: Words, weights: np.ndarray, p: Postings) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the terms that a range has: their places there, and their weights."""
+    places = places_of(wanted, p.terms, p.term_offsets)
+    own = places >= 0
+    return places[own], weights[own]
 
 
-def _inverse_norms(postings: Postings, k1: float, b: float) -> np.ndarray:
+def _joined(found: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and scores of ranges one after another."""
+    if len(found) == 1:
+        return found[0]
+    docs = np.concatenate([np.empty(0, np.int32), *(own for own, _ in found)])
+    return docs, np.concatenate([np.empty(0, np.float32), *(own for _, own in found)])
+
+
+def _inverse_norms(statistics: CorpusStatistics, k1: float, b: float) -> np.ndarray:
     """float32 [256]: c(d) of the module's formula for each of Lucene's one-byte lengths."""
     mean_length = np.float32(
-        postings.sum_total_term_freq / max(postings.doc_count, 1)
+        statistics.sum_total_term_freq / max(statistics.doc_count, 1)
     ) or np.float32(1)
     lengths = np.array([_decode_length(byte) for byte in range(256)], np.float32)
     k1_, b_, one = np.float32(k1), np.float32(b), np.float32(1)

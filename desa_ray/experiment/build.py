@@ -129,6 +129,10 @@ class Builder:
     def _encoders(self) -> Pool:
         return encoder_pool(self.config, self.identity, self.model_home)
 
+    @cached_property
+    def _indexers(self) -> Pool:
+        return lucene_pool(self.config, self.collection.counts["documents"])
+
     def _text_vectors(self, source: str, generation: Stage | None) -> Stage:
         encoder = self.config.encoder
         prefix = encoder.document_prefix if source in AS_DOCUMENT else encoder.query_prefix
@@ -139,12 +143,12 @@ class Builder:
     def _terms(
         self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]
     ) -> Stage:
-        work = TermsWork(lucene_pool(self.config), self.config.cluster.shard_queries * 4)
+        work = TermsWork(self._indexers, self.config.cluster.shard_queries * 4)
         queries = self.collection.queries
         return terms_stage(queries, generation, source, used, numbers, self._analysis, work)
 
     def _postings(self) -> Stage:
-        work = PostingsWork(lucene_pool(self.config))
+        work = PostingsWork(self._indexers, self.config.cluster.range_documents)
         return postings_stage(self.collection.documents, self._analysis, work)
 
     @property

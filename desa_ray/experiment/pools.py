@@ -11,11 +11,15 @@ from typing import Any
 from desa_ray.config import RunConfig
 from desa_ray.engines.encoder import load_encoder
 from desa_ray.engines.generator import load_generator
+from desa_ray.engines.jvm import heap_bytes
 from desa_ray.engines.lucene import Lucene
 from desa_ray.engines.plugged import generator_engine
+from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool
 from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
+
+JVM_SHARE = 4  # of the machine's memory: its heap, as much for texts and arrays, and that again
 
 
 def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
@@ -66,15 +70,20 @@ def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: P
     )
 
 
-def lucene_pool(config: RunConfig) -> Pool:
-    """JVMs: each builds an index or analyses texts. One on this machine; on a cluster as many as
-    there are collections and texts to analyse.
+def lucene_pool(config: RunConfig, documents: int) -> Pool:
+    """JVMs: each indexes ranges of documents or analyses texts. Unless `cluster.indexers` says how
+    many: on a cluster as many as there are ranges and texts to analyse, on this machine one for
+    each range of the `documents` that its memory holds beside the others.
     """
-    sparse = config.sparse
+    sparse, cluster = config.sparse, config.cluster
+    size = cluster.indexers
+    if size is None and cluster.kind != "existing":
+        fitting = this_machine().memory // (JVM_SHARE * heap_bytes(sparse.heap))
+        size = max(1, min(fitting, -(-documents // cluster.range_documents)))
     return Pool(
         f"lucene:{sparse.java_home}:{sparse.heap}",
         partial(Lucene, sparse.java_home, sparse.heap),
-        size=None if config.cluster.kind == "existing" else 1,
+        size=size,
         isolated=True,
     )
 

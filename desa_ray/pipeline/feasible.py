@@ -16,6 +16,7 @@ GB = 2**30
 SIZES = {
     "encoder": "encoders",
     "generator": "generators",
+    "lucene": "indexers",
     "scorer": "scorers",
     "replayer": "replayers",
 }

@@ -24,8 +24,8 @@ from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.dense_ranking import dense_queries
 from desa_ray.stages.document_vectors import corpus_shard
 from desa_ray.stages.fusion_inputs import relevant_documents
-from desa_ray.stages.prefix import BLOCK_QUERIES, document_groups
 from desa_ray.stages.ranking import ChannelWork, opened, own_documents, queries_in
+from desa_ray.stages.score_layout import BLOCK_QUERIES, document_groups
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_array, read_table, write_array, write_table

@@ -190,7 +190,7 @@ def read_rows(stage: Stage, start: int = 0, stop: int | None = None) -> pl.DataF
     edges = stage.stored_layout()["bounds"]
     stop = edges[-1] if stop is None else stop
     schema = QRELS if stage.name == "qrels" else DOCUMENTS
-    frames = [read_table(artifact, PART.format("00000"), schema)[:0]]
+    frames = [pl.DataFrame(schema=schema)]
     for number, (first, last) in enumerate(pairwise(edges)):
         if first < stop and last > start:
             frame = read_table(artifact, PART.format(f"{number:05d}"), schema)

@@ -3,9 +3,10 @@ sorting; pass 2 of method.md section 6.14.
 
 Every score is made once more, block after block, and compared with the asked documents' scores;
 the counts of blocks and groups of documents add up, so no process ever holds a score for every
-document. A dense channel has a shard for each group of documents and block of queries, a sparse one
-for each block of queries, whose lists are scored range by range. Beside the ranks a sparse channel
-counts which of the original query's documents it still holds, where the diagnostics ask for that.
+document. There is a shard for each group of documents and block of queries, or, where postings are
+of one range, for each block of queries, whose lists are scored range by range. Beside the ranks a
+sparse channel counts which of the original query's documents it still holds, where the diagnostics
+ask for that.
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,18 @@ import polars as pl
 
 from desa_ray.core.counting import Counting
 from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, shards_of
 from desa_ray.stages.asked import asked_documents, read_asked, table_of
 from desa_ray.stages.dense_ranking import dense_queries, dense_scores
-from desa_ray.stages.prefix import BLOCK_QUERIES, document_ranges, group_shards, groups_and_blocks
-from desa_ray.stages.ranking import ChannelWork, own_documents, queries_in, ranking_size
+from desa_ray.stages.ranking import ChannelWork, own_documents, ranking_size
+from desa_ray.stages.score_layout import (
+    BLOCK_QUERIES,
+    block_of,
+    document_ranges,
+    group_shards,
+    groups_and_blocks,
+    sparse_layout,
+)
 from desa_ray.stages.sparse_ranking import sparse_hits, sparse_hits_of, without
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
@@ -71,8 +79,7 @@ class DenseCountsWork(CountsWork):
         return group_shards(layout, lambda group, block: [f"counts-{group:05d}-{block:05d}.npy"])
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
-        blocks = self.ranked_shards(stage.stored_layout())
-        block = blocks[shard.number % len(blocks)]
+        block = block_of(self.ranked_shards(stage.stored_layout()), shard)
         rows = range(block.start, block.stop)
         asked = read_asked(engine, stage.inputs["asked"])
         counting = []
@@ -118,40 +125,76 @@ class DenseCountsWork(CountsWork):
 class SparseCountsWork(CountsWork):
     """BM25 lists of each text source once more, range by range, and the operator; the documents
     asked for are scored from their own postings. `original`, a head of the Original ranking, where
-    the support that is left of it is wanted.
+    the support that is left of it is wanted. Where postings are kept in ranges, one shard per group
+    of ranges and block of queries, whose `counts-*.parquet` are summed by `finish`.
     """
 
     pool: Pool
     shard_queries: int
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(queries_in(stage), self.shard_queries)}
+        return sparse_layout(stage, self.shard_queries)
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        return self.ranked_shards(layout)
+        if "groups" not in layout:
+            return self.ranked_shards(layout)
+        return group_shards(layout, lambda group, block: [_part(group, block)])
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
-        found = [_sparse(engine, stage, row) for row in range(shard.start, shard.stop)]
+        layout = stage.stored_layout()
+        rows, span = shard, None
+        if "groups" in layout:
+            rows = block_of(self.ranked_shards(layout), shard)
+            span = shard.start, shard.stop
+        found = [_sparse(engine, stage, row, span) for row in range(rows.start, rows.stop)]
         docs, ranks = [own[0] for own in found], [own[1] for own in found]
         _write(stage, shard, docs, ranks, [own[2] for own in found])
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        if "groups" in layout:
+            for number, block in enumerate(self.ranked_shards(layout)):
+                _write(stage, block, *_summed(stage, layout, number))
         return self.finished(stage, layout)
 
     def shard_rows(self, rows: Rows) -> int:
         return self.shard_queries
 
 
+def _part(group: int, block: int) -> str:
+    return f"counts-{group:05d}-{block:05d}.parquet"
+
+
+def _summed(
+    stage: Stage, layout: Mapping[str, Any], block: int
+) -> tuple[list[np.ndarray], list[np.ndarray], list[int | None]]:
+    """Documents, ranks and support of a block of queries, from the counts of all groups."""
+    groups = range(len(layout["groups"]) - 1)
+    parts = [read_table(stage.artifact, _part(group, block), COUNTS) for group in groups]
+    docs = [own.to_numpy() for own in parts[0]["docs"]]
+    ranks: list[np.ndarray] = []
+    shared: list[int | None] = []
+    for row, own in enumerate(docs):
+        found = [part["ranks"][row].to_numpy() for part in parts]
+        # each is 1 and the documents before it in a group; 0 in all where the channel lacks it
+        before = sum((rank - 1 for rank in found), np.zeros(own.size, np.int32))
+        ranks.append(np.where(found[0] > 0, before + 1, 0).astype(np.int32))
+        support = [part["shared"][row] for part in parts]
+        shared.append(None if None in support else sum(support))
+    return docs, ranks, shared
+
+
 def _sparse(
-    engine: WorkerCache, stage: Stage, row: int
+    engine: WorkerCache, stage: Stage, row: int, span: tuple[int, int] | None
 ) -> tuple[np.ndarray, np.ndarray, int | None]:
-    """A query's documents, their ranks, and how much of the original support the list holds."""
+    """A query's documents, 1 plus how many of the documents of `span` (None: all) precede each, and
+    how much of the original support the list holds there.
+    """
     own, original = own_documents(engine, stage).get(row), stage.inputs.get("original")
     asked = asked_documents(engine, stage, row)
     there, scores = without(sparse_hits_of(engine, stage, row, asked), own)
     counting = Counting(there, scores)
     shared = 0
-    for start, stop in document_ranges(stage):
+    for start, stop in document_ranges(stage, span):
         docs, values = without(sparse_hits(engine, stage, row, start, stop), own)
         counting.add(docs, values)
         if original is not None:

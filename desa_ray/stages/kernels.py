@@ -62,7 +62,7 @@ def compile_kernels() -> None:
         counting.add(order, scores[0])
         release.replay([order, order], weights, kappa, 1)
         docs, found = _one_document().scores([])
-        _one_document().scores_of([], docs)
+        _one_document().scores_of([], np.zeros(1, np.int32))
         adjusted(SparseHits(docs, found))
 
 

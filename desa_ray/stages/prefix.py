@@ -4,7 +4,8 @@ A prefix artifact holds the first `depth` documents of every query's ranking, ex
 number, and how long the ranking is. Like a ranking, it does not depend on kappa or weights. Dense
 scores are computed for one group of documents at a time, by whichever worker takes the group: each
 keeps its own best, `finish` merges them, and no process ever holds a score for every document.
-Sparse lists are scored one range of documents at a time, for one query after another.
+Sparse lists are scored likewise where postings are kept in ranges, and one range of documents at a
+time, for one query after another.
 
 Where a fusion finds a prefix too short, `deepened` makes the one twice as deep, for the queries
 that need it, and keeps it in the store under the depth and the query: another kappa finds it there.
@@ -13,35 +14,41 @@ asked for it.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.topk import Keys, TopK, best_hits, documents_of, scores_of
 from desa_ray.pipeline.sizes import Params, Rows
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, shards_of
+from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.dense_ranking import corpus_size, dense_queries, dense_scores
 from desa_ray.stages.ranking import (
     ChannelWork,
     RankedQuery,
     finish_ranked,
     own_documents,
-    queries_in,
     write_ranked,
 )
-from desa_ray.stages.sparse_ranking import by_range, sparse_hits, without
+from desa_ray.stages.score_layout import (
+    block_of,
+    document_ranges,
+    group_shards,
+    groups_and_blocks,
+    sparse_layout,
+)
 from desa_ray.stages.sparse_ranking import corpus_size as documents
+from desa_ray.stages.sparse_ranking import sparse_hits, without
 from desa_ray.stages.worker_cache import WorkerCache
-from desa_ray.store.tables import read_array, write_array
+from desa_ray.store.tables import read_array, read_table, write_array, write_table
 
 FIRST_DEPTH = 4096  # at least the largest cutoff of the diagnostics
-GROUP_DOCUMENTS = 1 << 16  # documents a group, or as many as make 64 groups of the whole
-BLOCK_QUERIES = 512  # queries whose dense scores are selected from together
-RANGE_DOCUMENTS = 1 << 20  # documents whose BM25 scores are held at once
+# What a group of ranges has of each query: its best hits, ascending by number, and how many hits
+RUNS = pl.Schema({"docs": pl.List(pl.Int32), "scores": pl.List(pl.Float64), "length": pl.Int64})
 
 
 class PrefixWork(ChannelWork):
@@ -86,8 +93,7 @@ class DensePrefixWork(PrefixWork):
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         artifact = stage.artifact
-        blocks = self.ranked_shards(stage.stored_layout())
-        block = blocks[shard.number % len(blocks)]
+        block = block_of(self.ranked_shards(stage.stored_layout()), shard)
         rows = range(block.start, block.stop)
         queries, angles = dense_queries(engine, stage, rows)
         # One more than the prefix: the query's own document may have to go.
@@ -137,42 +143,6 @@ class DensePrefixWork(PrefixWork):
         return [docs for docs, _ in found]
 
 
-def groups_and_blocks(stage: Stage) -> dict[str, list[int]]:
-    """The layout of dense scores: edges of groups of documents, and of blocks of queries."""
-    groups = document_groups(stage.inputs["vectors"])
-    return {"groups": groups, "bounds": bounds(queries_in(stage), BLOCK_QUERIES)}
-
-
-def group_shards(
-    layout: Mapping[str, Any], parts: Callable[[int, int], Sequence[str]]
-) -> list[Shard]:
-    """One shard per group of documents and block of queries; its rows are the documents.
-
-    Args:
-        parts: the names of the parts of a group and block.
-    """
-    blocks = len(layout["bounds"]) - 1
-    found: list[Shard] = []
-    for group, (start, stop) in enumerate(pairwise(layout["groups"])):
-        for block in range(blocks):
-            number = group * blocks + block
-            found.append(Shard(number, start, stop, tuple(parts(group, block))))
-    return found
-
-
-def document_groups(vectors: Stage) -> list[int]:
-    """Where the groups of documents begin that are scored together, and where the last one ends:
-    edges of vector shards.
-    """
-    edges = vectors.stored_layout()["bounds"]
-    size = max(GROUP_DOCUMENTS, -(-edges[-1] // 64))
-    groups = [edges[0]]
-    for edge, following in pairwise(edges[1:]):
-        if following - groups[-1] > size:
-            groups.append(edge)
-    return [*groups, edges[-1]]
-
-
 def _dense(keys: Keys, total: int, depth: int, own: int | None, angle: float | None) -> RankedQuery:
     """A query's prefix from the best keys of all documents."""
     docs, scores = kept(keys, depth, own)
@@ -208,24 +178,50 @@ def dense_best(
 
 @dataclass(frozen=True)
 class SparsePrefixWork(PrefixWork):
-    """BM25 lists of each text source, operator, selection. Parts as a ranking's."""
+    """BM25 lists of each text source, operator, selection. Parts as a ranking's; where postings are
+    kept in ranges, one shard per group of ranges and block of queries, whose `runs-*.parquet` are
+    merged by `finish`.
+    """
 
     pool: Pool
     shard_queries: int
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(queries_in(stage), self.shard_queries)}
+        return sparse_layout(stage, self.shard_queries)
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        if "groups" not in layout:
+            return self.ranked_shards(layout)
+        return group_shards(layout, lambda group, block: [run_part(group, block)])
+
+    def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        """The parts by query, merged where there are groups."""
         return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
-        rows = range(shard.start, shard.stop)
-        ranked = [_sparse(engine, stage, row, stage.params["depth"]) for row in rows]
-        write_ranked(stage.artifact, shard.parts, ranked)
+        layout, depth = stage.stored_layout(), stage.params["depth"]
+        if "groups" not in layout:
+            rows = range(shard.start, shard.stop)
+            ranked = [_sparse(*sparse_best(engine, stage, row, depth)) for row in rows]
+            write_ranked(stage.artifact, shard.parts, ranked)
+            return
+        block = block_of(self.ranked_shards(layout), shard)
+        runs: list[tuple[np.ndarray, np.ndarray, int]] = []
+        for row in range(block.start, block.stop):
+            runs.append(_run(engine, stage, row, depth, (shard.start, shard.stop)))
+        table = {
+            "docs": list_column(*_flat([docs for docs, _, _ in runs])),
+            "scores": list_column(*_flat([scores.astype(np.float64) for _, scores, _ in runs])),
+            "length": [length for _, _, length in runs],
+        }
+        write_table(stage.artifact, shard.parts[0], pl.DataFrame(table, RUNS), RUNS)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        return finish_ranked(stage.artifact, self.shards(layout))
+        blocks = self.ranked_shards(layout)
+        if "groups" in layout:
+            for number, block in enumerate(blocks):
+                write_ranked(stage.artifact, block.parts, _merged(stage, layout, number))
+        return finish_ranked(stage.artifact, blocks)
 
     def shard_rows(self, rows: Rows) -> int:
         return self.shard_queries
@@ -233,38 +229,59 @@ class SparsePrefixWork(PrefixWork):
     def prefixes(
         self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
     ) -> list[np.ndarray]:
-        return [_sparse(engine, stage, row, depth).docs for row in rows]
+        return [sparse_best(engine, stage, row, depth)[0] for row in rows]
 
 
-def _sparse(engine: WorkerCache, stage: Stage, row: int, depth: int) -> RankedQuery:
-    docs, scores, length = sparse_best(engine, stage, row, depth)
+def run_part(group: int, block: int) -> str:
+    return f"runs-{group:05d}-{block:05d}.parquet"
+
+
+def _merged(stage: Stage, layout: Mapping[str, Any], block: int) -> list[RankedQuery]:
+    """The prefixes of a block of queries, from the runs of all groups."""
+    groups = range(len(layout["groups"]) - 1)
+    runs = [read_table(stage.artifact, run_part(group, block), RUNS) for group in groups]
+    ranked: list[RankedQuery] = []
+    for row in range(runs[0].height):
+        docs = np.concatenate([run["docs"][row].to_numpy() for run in runs])
+        scores = np.concatenate([run["scores"][row].to_numpy() for run in runs])
+        length = sum(run["length"][row] for run in runs)
+        ranked.append(_sparse(*best_hits(docs, scores, stage.params["depth"]), length))
+    return ranked
+
+
+def _sparse(docs: np.ndarray, scores: np.ndarray, length: int) -> RankedQuery:
     top = [*(float(score) for score in scores[:2]), None, None]
     return RankedQuery(docs, length, (top[0], top[1]))
+
+
+def _flat(lists: Sequence[np.ndarray]) -> tuple[pl.Series, np.ndarray]:
+    return pl.Series(np.concatenate(lists)), edges([own.size for own in lists])
 
 
 def sparse_best(
     engine: WorkerCache, stage: Stage, row: int, depth: int
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The first `depth` documents of a query, their scores, and how long the whole list is."""
+    docs, scores, length = _run(engine, stage, row, depth, (0, documents(stage)))
+    return *best_hits(docs, scores, depth), length
+
+
+def _run(
+    engine: WorkerCache, stage: Stage, row: int, depth: int, span: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """At least the first `depth` hits of a query among some documents, by number, their scores,
+    and how many hits there are.
+    """
     own = own_documents(engine, stage).get(row)
     docs, scores, length = np.empty(0, np.int32), np.empty(0, np.float64), 0
-    for start, stop in document_ranges(stage):
+    for start, stop in document_ranges(stage, span):
         hits = sparse_hits(engine, stage, row, start, stop)
         part_docs, part_scores = without(hits, own)
         length += part_docs.size
         best = np.sort(best_hits(part_docs, part_scores, depth)[0])  # hit lists ascend by number
         part_scores = part_scores[np.searchsorted(part_docs, best)]
         docs, scores = np.concatenate([docs, best]), np.concatenate([scores, part_scores])
-    return *best_hits(docs, scores, depth), length
-
-
-def document_ranges(stage: Stage) -> Iterator[tuple[int, int]]:
-    """The ranges of documents that are scored one after another; one where the operator looks at
-    whole lists.
-    """
-    total = documents(stage)
-    size = RANGE_DOCUMENTS if by_range(stage) else max(1, total)
-    return pairwise(bounds(total, size))
+    return docs, scores, length
 
 
 def prefix_stage(

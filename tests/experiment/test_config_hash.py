@@ -147,6 +147,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
             *("shard_generations", "replayers", "shard_documents", "shard_queries", "memory_gb"),
             *("batch_size", "max_failures", "shard_timeout_s", "max_workers", "max_gpus"),
             *("wait_s", "idle_s", "turn_s", "max_nodes", "node_cpus", "node_gpus"),
+            *("indexers", "range_documents"),
         )
     },
     "tracking.enabled": ((), "tracking.enabled=false"),

@@ -279,7 +279,7 @@ def _pools(config: RunConfig) -> list[Pool]:
     text = [generator_pool(config, {}, Path())] if prompts(config.method) else []
     return [
         encoder_pool(config, {}, Path()),
-        lucene_pool(config),
+        lucene_pool(config, 0),
         scorer_pool(config),
         replay_pool(config),
         *text,

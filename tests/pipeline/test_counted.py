@@ -12,6 +12,7 @@ import desa_ray.stages.asked as asked_module
 import desa_ray.stages.counted_fusion as counted_module
 import desa_ray.stages.counts as counts_module
 import desa_ray.stages.prefix as prefixes_module
+import desa_ray.stages.score_layout as layout_module
 from desa_ray.experiment.checks import setting_problems
 from desa_ray.pipeline.stage import ancestors
 from tests.desa_fixtures import dataset
@@ -53,10 +54,10 @@ def small(monkeypatch) -> None:
     for module in (build_module, prefixes_module, counted_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     monkeypatch.setattr(counted_module, "LEAST_WITHIN", 1)
-    monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", 64)
-    for module in (asked_module, counts_module, prefixes_module):
+    monkeypatch.setattr(layout_module, "GROUP_DOCUMENTS", 64)
+    for module in (asked_module, counts_module, layout_module):
         monkeypatch.setattr(module, "BLOCK_QUERIES", 17)
-    monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", 90)
+    monkeypatch.setattr(layout_module, "RANGE_DOCUMENTS", 90)
 
 
 def both_ways(home: Path, *overrides: str) -> tuple[pl.DataFrame, pl.DataFrame, list[str]]:
@@ -110,9 +111,9 @@ def test_counts_do_not_depend_on_groups_blocks_ranges(
     config = typed("method=desa", *dataset(demo_slice), *SMALL, "ranking=counted")
     contents = []
     for group, block, documents, queries in ((64, 17, 90, 16), (1 << 16, 512, 1 << 20, 64)):
-        monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", group)
-        monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", documents)
-        for module in (asked_module, counts_module, prefixes_module):
+        monkeypatch.setattr(layout_module, "GROUP_DOCUMENTS", group)
+        monkeypatch.setattr(layout_module, "RANGE_DOCUMENTS", documents)
+        for module in (asked_module, counts_module, layout_module):
             monkeypatch.setattr(module, "BLOCK_QUERIES", block)
         home = Path(shutil.copytree(warm_home, tmp_path / f"home{group}"))
         cluster = replace(config.cluster, shard_queries=queries)

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 import desa_ray.experiment.build as build_module
 import desa_ray.stages.prefix as prefixes_module
+import desa_ray.stages.score_layout as layout_module
 from desa_ray.config import RunConfig
 from desa_ray.config_check import parse
 from desa_ray.errors import Problems
@@ -84,9 +85,9 @@ def shallow(monkeypatch) -> None:
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
     for module in (build_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
-    monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", 64)
-    monkeypatch.setattr(prefixes_module, "BLOCK_QUERIES", 17)
-    monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", 90)
+    monkeypatch.setattr(layout_module, "GROUP_DOCUMENTS", 64)
+    monkeypatch.setattr(layout_module, "BLOCK_QUERIES", 17)
+    monkeypatch.setattr(layout_module, "RANGE_DOCUMENTS", 90)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -174,9 +175,9 @@ def test_prefixes_do_not_depend_on_groups_blocks_ranges(
     contents = []
     for number, (group, block, documents, queries, memory) in enumerate(sizes):
         home = Path(shutil.copytree(warm_home, tmp_path / f"home{number}"))
-        monkeypatch.setattr(prefixes_module, "GROUP_DOCUMENTS", group)
-        monkeypatch.setattr(prefixes_module, "BLOCK_QUERIES", block)
-        monkeypatch.setattr(prefixes_module, "RANGE_DOCUMENTS", documents)
+        monkeypatch.setattr(layout_module, "GROUP_DOCUMENTS", group)
+        monkeypatch.setattr(layout_module, "BLOCK_QUERIES", block)
+        monkeypatch.setattr(layout_module, "RANGE_DOCUMENTS", documents)
         cluster = replace(config.cluster, shard_queries=queries, memory_gb=memory)
         cell, records, _ = computed(replace(config, cluster=cluster), home)
         stages = [
