@@ -1,5 +1,5 @@
 """Pseudo-relevance feedback: RM3 and Rocchio, which weigh terms of a query's own best documents
-(method.md section 4.8).
+(method.md section 4.2).
 
 Both follow Anserini's `Rm3Reranker` and `RocchioReranker`, its float32 arithmetic included: which
 terms may be used, how many each document gives, and how weights are made. Sums over terms are made

@@ -142,7 +142,7 @@ def _source(name: str) -> SparseFunction:
 
 
 def _made(name: str, equation: Callable[..., SparseHits] | None = None) -> SparseFunction:
-    """A list, or an equation of the query's list and it; options are those of what made its terms."""
+    """A list, or an equation of the query's list and it; options are those of its terms."""
 
     def combined(hits: Hits, **_: Fraction) -> SparseHits:
         return equation(hits["query"], hits[name]) if equation else hits[name]

@@ -27,7 +27,7 @@ def assert_as_anserini(in_lucene_process, folder: Path, home: Path, model: str, 
     channel = channel.replace('"', "").replace(" ", "")
     config = typed(*dataset(folder), "method=bm25", f"method.channels=[{channel}]")
     cell, records, _ = computed(config, home)
-    ranking = cell.fused[0].inputs["sparse"]
+    ranking = cell.fused[0].inputs["channel:sparse"]
     corpus = read_rows(ranking.inputs["postings"].inputs["corpus"])
     texts = dict(zip(corpus["id"], corpus["text"], strict=True))
     filled = {name: text for name, text in texts.items() if text.strip()}
