@@ -49,7 +49,7 @@ def usable(term: str, share: float, *, plain: bool) -> bool:
     units = len(term.encode("utf-16-le")) // 2
     if not LETTERS[0] <= units <= LETTERS[1] or (plain and not PLAIN.fullmatch(term)):
         return False
-    return np.float32(share) <= COMMON
+    return bool(np.float32(share) <= COMMON)
 
 
 def rm3(

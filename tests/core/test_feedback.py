@@ -8,7 +8,7 @@ import pytest
 
 from desa_ray.core.feedback import FeedbackDocument, rm3, rocchio, usable
 
-SHARES = dict.fromkeys(("cat", "dog", "fish"), 0.05)
+SHARES: dict[str, float] = {"cat": 0.05, "dog": 0.05, "fish": 0.05}
 NUMBERS = {"fb_docs": Fraction(2), "fb_terms": Fraction(2)}
 
 
