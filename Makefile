@@ -59,7 +59,7 @@ vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 test-vllm: vllm-env ## run the tests with a real model on vLLM
 	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n 2 --dist loadscope -m vllm tests/vllm
 
-infra-tools: ## fetch what the tests of infra and dashboards run (Prometheus, nginx, Postgres, Slurm), without root
+infra-tools: ## fetch what the tests of infra and dashboards run (Prometheus, nginx, Postgres, Slurm, Redis), without root
 	@infra/tools.sh
 
 check: $(VENV)/dev.stamp ## format, lint, types, import rules

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches the programs that only the tests of infra/ and dashboards/ run, where they are not here already: Prometheus
-# with promtool, nginx, Postgres, Slurm with munge. They are unpacked into .tools/: no root, nothing is started. Debian and Ubuntu;
+# with promtool, nginx, Postgres, Slurm with munge, Redis. They are unpacked into .tools/: no root, nothing is started. Debian and Ubuntu;
 # elsewhere put them on the PATH. Tests without their program skip and say so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ found() { # PROGRAM: on the PATH, in .tools, or where Debian keeps Postgres
   command -v "$1" >/dev/null || compgen -G ".tools/usr/*bin/$1" >/dev/null ||
     compgen -G "/usr/lib/postgresql/*/bin/$1" >/dev/null || compgen -G ".tools/usr/lib/postgresql/*/bin/$1" >/dev/null
 }
-missing() { for name in prometheus promtool nginx initdb slurmctld-wlm slurmd-wlm srun munged; do found "$name" || echo "$name"; done; }
+missing() { for name in prometheus promtool nginx initdb slurmctld-wlm slurmd-wlm srun munged redis-server; do found "$name" || echo "$name"; done; }
 
 [ -n "$(missing)" ] || exit 0
 if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
@@ -25,6 +25,7 @@ fi
 for package in slurmctld:slurmctld-wlm slurmd:slurmd-wlm slurm-client:srun munge:munged; do
   if ! found "${package#*:}"; then packages+=("${package%:*}"); fi
 done
+if ! found redis-server; then packages+=(redis-server redis-tools libjemalloc2 liblzf1); fi
 if ! found slurmd-wlm; then packages+=(slurm-wlm-basic-plugins libhwloc15 libmunge2); fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -94,7 +94,7 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
     ask_port = partial(NODES.wait_for_persisted_port, timeout_ms=500)
     deadline = time.monotonic() + limit_s
     with (
-        _environment(_settings(folder)),
+        settings_in_place(_settings(folder)),
         _instead(ray_constants, "ENABLE_RAY_CLUSTER", False),
         _instead(ray_utils, "set_sigterm_handler", lambda handler: None),  # the caller's own stays
         _instead(NODES, "Node", make),
@@ -222,7 +222,7 @@ def reread_environment() -> None:
 
 
 @contextmanager
-def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
+def settings_in_place(values: Mapping[str, str | None]) -> Iterator[None]:
     """These variables for the length of the block, then those that were there."""
     before = {name: os.environ.get(name) for name in values}
     try:

@@ -5,15 +5,17 @@ autoscaler reports, else `cluster.max_nodes`. The demand itself is the pending w
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any
 
 import ray
 
+from desa_ray.cluster.node_watch import NodeWatch
 from desa_ray.cluster.run_series import RunSeries
 from desa_ray.cluster.sharing import ClaimBoard
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError, Problems
-from desa_ray.pipeline.feasible import check_limit
+from desa_ray.pipeline.feasible import GB, check_limit
 from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.stage import Pool
 from desa_ray.pipeline.transport import Share
@@ -23,6 +25,9 @@ GROUP_LIMIT = 1000  # nodes of a group without a limit of its own
 LOWER = {
     "encoder": "lower cluster.encoder_cpus or cluster.encoder_gpus",
     "generator": "lower cluster.generator_cpus",
+    "scorer": "lower cluster.memory_gb",
+    "replayer": "lower cluster.memory_gb",
+    "lucene": "lower sparse.heap",
 }
 
 
@@ -33,12 +38,18 @@ class ClusterPlacement:
         check: raises where the cluster itself is dead; a dead one holds no worker, and that is not
             the pool's fault.
         series: told what the run holds and whether it waits.
+        watch: knows the nodes that take no work.
     """
 
     def __init__(
-        self, check: Callable[[], None], config: ClusterConfig, series: RunSeries | None = None
+        self,
+        check: Callable[[], None],
+        config: ClusterConfig,
+        series: RunSeries | None = None,
+        watch: NodeWatch | None = None,
     ):
         self.check, self.config, self.series = check, config, series
+        self.watch = watch or NodeWatch()
         self.shared = config.kind == "existing"
         self.board = ClaimBoard() if self.shared else None
 
@@ -53,7 +64,8 @@ class ClusterPlacement:
             raise
 
     def nodes(self) -> Mapping[str, Node]:
-        return cluster_nodes(self.config)
+        found = cluster_nodes(self.config)
+        return self.watch.taking(found) if self.shared else found
 
     def share(self, held: tuple[float, float], waiting: Pool | None) -> Share:
         if self.board is None:
@@ -84,7 +96,10 @@ class ClusterPlacement:
 def alive_nodes() -> dict[str, Node]:
     """What each living node of the connected cluster has, by its id."""
     nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
-    return {name: Node(has.get("CPU", 0), has.get("GPU", 0)) for name, has in nodes.items()}
+    return {
+        name: Node(has.get("CPU", 0), has.get("GPU", 0), has.get("memory", 0))
+        for name, has in nodes.items()
+    }
 
 
 def cluster_nodes(config: ClusterConfig) -> dict[str, Node]:
@@ -95,11 +110,12 @@ def cluster_nodes(config: ClusterConfig) -> dict[str, Node]:
     groups = _reported_groups()
     if not groups:
         there = sum(node.cpus > 0 or node.gpus > 0 for node in living.values())
-        kind = Node(config.node_cpus, config.node_gpus)
+        kind = Node(config.node_cpus, config.node_gpus)  # with as much memory as it takes
         return living | _added(kind, config.max_nodes - there, 0)
     found = dict(living)
     for number, (kind, limit) in enumerate(groups):
-        found |= _added(kind, limit - list(living.values()).count(kind), number)
+        there = sum((one.cpus, one.gpus) == (kind.cpus, kind.gpus) for one in living.values())
+        found |= _added(kind, limit - there, number)
     return found
 
 
@@ -118,7 +134,8 @@ def _reported_groups() -> list[tuple[Node, int]]:
         return []
     groups = []
     for group in reported.node_group_configs:
-        kind = Node(float(group.resources.get("CPU", 0)), float(group.resources.get("GPU", 0)))
+        has = [float(group.resources.get(name, 0)) for name in ("CPU", "GPU", "memory")]
+        kind = Node(has[0], has[1], has[2] or inf)
         limit = group.max_count if group.max_count >= 0 else GROUP_LIMIT
         if kind.cpus or kind.gpus:
             groups.append((kind, limit))
@@ -140,19 +157,25 @@ def held(pool: Pool, nodes: Mapping[str, Node]) -> int:
         )
     total = sum(node.holds(pool) for node in nodes.values() if node.holds(pool) > 0)
     if total < 1:
-        kinds = " or ".join(
-            sorted({f"{node.cpus:g} CPUs and {node.gpus:g} GPUs" for node in nodes.values()})
-        )
+        kinds = " or ".join(sorted({_amounts(node, pool) for node in nodes.values()}))
         hint = LOWER.get(pool.name.partition(":")[0])
         grow = "add nodes, or say what an autoscaler may add (cluster.max_nodes, cluster.node_cpus,"
         grow += " cluster.node_gpus)"
         raise DesaError(
-            f"a worker of pool {pool.name} needs {pool.cpus:g} CPUs and {pool.gpus:g} GPUs on one"
-            f" node, the cluster's nodes have {kinds}",
+            f"a worker of pool {pool.name} needs {_amounts(pool, pool)} on one node, the cluster's"
+            f" nodes have {kinds}",
             where="cluster",
             hint=f"{hint}, or {grow}" if hint else grow,
         )
     return total
+
+
+def _amounts(has: Node | Pool, pool: Pool) -> str:
+    """In words; memory only where the pool asks for some."""
+    words = [f"{has.cpus:g} CPUs", f"{has.gpus:g} GPUs"]
+    if pool.memory and has.memory < inf:
+        words.append(f"{has.memory / GB:.3g} GB of memory")
+    return " and ".join(words)
 
 
 def check_pools(

@@ -98,12 +98,15 @@ def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     return told
 
 
-def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
+def check_nodes(
+    needs: Needs, expected: Mapping[str, Any] | None = None, *, only: str | None = None
+) -> int:
     """Look at every living node of the session that is open; returns how many there are.
 
     Args:
         needs: what the work reads and writes.
         expected: the platform each node must carry; None for this process's own.
+        only: the id of the one node to look at.
 
     Raises:
         Problems: one line for everything that does not fit, naming the nodes.
@@ -113,7 +116,7 @@ def check_nodes(needs: Needs, expected: Mapping[str, Any] | None = None) -> int:
         probes = {_probe(stack, setting, path): setting for setting, path in needs.shared.items()}
         here = {path: fingerprint(path) for path in needs.inputs.values() if Path(path).exists()}
         tokens = {path: path.rpartition("/")[2] for path in probes}
-        reports = _ask(tokens, needs)
+        reports = _ask(tokens, needs, only)
     for node, report in reports.items():
         problems += [
             (node, problem) for problem in _complaints(report, needs, probes, here, expected)
@@ -158,7 +161,9 @@ def _task():
     return look
 
 
-def _ask(probes: Mapping[str, str], needs: Needs) -> dict[str, dict[str, Any] | str]:
+def _ask(
+    probes: Mapping[str, str], needs: Needs, only: str | None
+) -> dict[str, dict[str, Any] | str]:
     """Each living node's facts, or what was wrong with asking, by the node's name."""
     import ray
     from ray.exceptions import GetTimeoutError, RayError
@@ -166,7 +171,9 @@ def _ask(probes: Mapping[str, str], needs: Needs) -> dict[str, dict[str, Any] | 
 
     look = ray.remote(_task())
     nodes = {
-        node["NodeID"]: f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})" for node in _living()
+        node["NodeID"]: f"{node['NodeManagerAddress']} ({node['NodeID'][:8]})"
+        for node in _living()
+        if only in (None, node["NodeID"])
     }
     pending = {}
     for identity in nodes:

@@ -10,13 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
+from desa_ray.cluster.losses import kernel_kills, lost
 from desa_ray.cluster.metrics import CountingWorker, count
+from desa_ray.cluster.node_watch import NodeWatch
 from desa_ray.cluster.placement import ClusterPlacement
 from desa_ray.cluster.run_series import RunSeries
 from desa_ray.config import ClusterConfig
@@ -42,9 +45,9 @@ class _Actor(CountingWorker):
         if not pool.gpus:  # Ray leaves such an actor all GPUs of its node
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-    def ready(self) -> str:
-        """The node that it runs on."""
-        return ray.get_runtime_context().get_node_id()
+    def ready(self) -> tuple[str, int]:
+        """The node that it runs on, and how often the kernel has killed for memory there."""
+        return ray.get_runtime_context().get_node_id(), kernel_kills()
 
     def prepare(self) -> None:
         """Load the engine; where that fails, the first task tries again and tells."""
@@ -63,7 +66,9 @@ class RayTransport:
 
     Args:
         remote_store: workers keep local copies of files, which they remove before they are ended.
-        death: says why the cluster died, if it is this process's own; None while it is alive.
+        death: says why the cluster died; None while it is alive.
+        shared: the cluster is not this process's own.
+        watch: knows the nodes that take no work.
     """
 
     def __init__(
@@ -72,11 +77,16 @@ class RayTransport:
         remote_store: bool,
         death: Callable[[], str | None] = lambda: None,
         on_close: Callable[[], None] = lambda: None,
+        watch: NodeWatch | None = None,
+        shared: bool = False,
     ):
+        self.shared = shared
         self.remote_store, self.death, self.on_close = remote_store, death, on_close
+        self.watch = watch or NodeWatch()
         self._actors: dict[int, Any] = {}
         self._pools: dict[int, Pool] = {}
-        self._nodes: dict[int, str] = {}  # of those that are up
+        self._nodes: dict[int, tuple[str, int]] = {}  # where they stand, and kernel kills before
+        self._held: set[int] = set()  # on nodes that are being looked at
         self._up: set[int] = set()
         self._loading: set[int] = set()
         self._pending: dict[Any, int] = {}  # what each was last asked -> the worker
@@ -89,6 +99,10 @@ class RayTransport:
             "max_restarts": 0,
             "max_task_retries": 0,
         }
+        if pool.memory:
+            options["memory"] = pool.memory
+        if selector := self.watch.label_selector():
+            options["label_selector"] = selector
         actor = ray.remote(_Actor).options(**options).remote(pool)
         self._actors[worker], self._pools[worker] = actor, pool
         self._pending[actor.ready.remote()] = worker
@@ -109,12 +123,13 @@ class RayTransport:
             if finished:
                 break
         self._woken.clear()
-        if not self._pending:
-            return []
-        finished, _ = ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
-        return [self._event(reference) for reference in finished]
+        events = [self._judged(worker) for worker in list(self._held)]
+        if self._pending:
+            finished, _ = ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
+            events += [self._event(reference) for reference in finished]
+        return [event for event in events if event is not None]
 
-    def _event(self, reference: Any) -> Event:
+    def _event(self, reference: Any) -> Event | None:
         worker = self._pending.pop(reference)
         try:
             answer: Any = ray.get(reference)
@@ -122,20 +137,38 @@ class RayTransport:
             return Answer(worker, _own_error(error))
         except RayError as error:  # the actor died, or its node
             self.check()
-            reason = _reason(error, self._pools[worker])
-            gone = _preempted(error) or _is_gone(self._nodes.get(worker))
+            node, kills = self._nodes.get(worker, (None, 0))
+            loss = lost(worker, error, self._pools[worker], node, kills)
+            if node is None and self.watch.look():  # it may have failed on a node that differs
+                loss = replace(loss, with_node=True)
             self._forget(worker)
-            return Lost(worker, reason, with_node=gone)
+            return loss
         if worker not in self._up:
-            self._up.add(worker)
             self._nodes[worker] = answer
-            self._loading.add(worker)
-            self._pending[self._actors[worker].prepare.remote()] = worker
-            return Up(worker, answer, loaded=False)
+            return self._judged(worker)
         if worker in self._loading:
             self._loading.remove(worker)
             return Loaded(worker)
         return Answer(worker, None)
+
+    def _judged(self, worker: int) -> Event | None:
+        """Lets a worker that came up load its engine, if its node may take work; None while that is
+        not known.
+        """
+        node, _ = self._nodes[worker]
+        wrong = self.watch.verdict(node)
+        if wrong is None:
+            self._held.add(worker)
+            return None
+        self._held.discard(worker)
+        if wrong:
+            ray.kill(self._actors[worker])
+            self._forget(worker)
+            return Lost(worker, wrong, with_node=True)
+        self._up.add(worker)
+        self._loading.add(worker)
+        self._pending[self._actors[worker].prepare.remote()] = worker
+        return Up(worker, node, loaded=False)
 
     def wake(self) -> None:
         self._woken.set()
@@ -161,14 +194,18 @@ class RayTransport:
     def _forget(self, worker: int) -> None:
         for known in (self._actors, self._pools, self._nodes):
             known.pop(worker, None)
-        self._up.discard(worker)
-        self._loading.discard(worker)
+        for known in (self._up, self._loading, self._held):
+            known.discard(worker)
         self._pending = {
             reference: own for reference, own in self._pending.items() if own != worker
         }
 
     def check(self) -> None:
-        if reason := self.death():
+        if (reason := self.death()) and self.shared:
+            hint = "start it again, or wait until it is there, and give the same command again:"
+            hint += " what was finished is kept"
+            raise LostCluster(f"the Ray cluster is gone: {reason}", where="cluster", hint=hint)
+        if reason:
             hint = (
                 "look for an out-of-memory kill, lower cluster.cpus or cluster.memory_gb, or use"
                 " cluster=serial"
@@ -179,28 +216,8 @@ class RayTransport:
 
     def close(self) -> None:
         self.end(list(self._actors))
-        self.on_close()
-
-
-def _preempted(error: RayError) -> bool:
-    """Whether Ray says that the actor went with its node, or that the node was drained."""
-    return bool(getattr(error, "preempted", False)) or "node has died" in str(error)
-
-
-def _is_gone(node: str | None) -> bool:
-    alive = {one["NodeID"] for one in ray.nodes() if one["Alive"]}
-    return node is not None and node not in alive
-
-
-def _reason(error: RayError, pool: Pool) -> str:
-    """Ray's first line, and where memory ended or may have, whose."""
-    text = str(error)
-    first = text.splitlines()[0]
-    if isinstance(error, OutOfMemoryError) or "memory usage threshold" in text:
-        return f"{first} A node ran out of memory under a worker of pool {pool.name}"
-    if "SIGKILL" in text:
-        return f"{first} The process of a worker of pool {pool.name} was killed, as for memory"
-    return first
+        if self.death() is None:
+            self.on_close()
 
 
 def _own_error(error: RayTaskError) -> DesaError:
@@ -218,6 +235,8 @@ def ray_supervisor(
     death: Callable[[], str | None],
     note: Callable[[str], None] = lambda text: None,
     series: RunSeries | None = None,
+    *,
+    watch: NodeWatch | None = None,
 ) -> Supervisor:
     """The supervisor of actors on the connected cluster; it counts lost shards.
 
@@ -225,9 +244,11 @@ def ray_supervisor(
         death: as for `RayTransport`.
         note: informs the user that the run waits for others.
         series: receives losses, what the run holds and whether it waits.
+        watch: as for `RayTransport`.
     """
-    transport = RayTransport(remote_store=store.files.local is None, death=death)
-    placement = ClusterPlacement(transport.check, config, series)
+    remote, shared = store.files.local is None, config.kind == "existing"
+    transport = RayTransport(remote_store=remote, death=death, watch=watch, shared=shared)
+    placement = ClusterPlacement(transport.check, config, series, watch)
     transport.on_close = placement.close
     return Supervisor(
         transport,

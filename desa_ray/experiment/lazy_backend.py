@@ -4,6 +4,7 @@ neither Ray nor an engine starts.
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from desa_ray.cluster.run_series import RunSeries
 from desa_ray.config import RunConfig
@@ -20,6 +21,9 @@ from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.pipeline.supervisor import Supervisor
 from desa_ray.store.artifacts import Store
+
+if TYPE_CHECKING:
+    from desa_ray.cluster.node_watch import NodeWatch
 
 
 class LazyBackend:
@@ -74,13 +78,15 @@ class LazyBackend:
         holds a worker.
         """
         if self.config.kind == "existing" and self._backend is None:
+            from desa_ray.cluster.node_watch import NodeWatch
             from desa_ray.cluster.placement import check_pools
-            from desa_ray.cluster.preflight import check_nodes, needs_of
+            from desa_ray.cluster.preflight import needs_of
 
-            self._backend = self._start()
+            watch = NodeWatch(self.note)
+            self._backend = self._start(watch)
             pools = [stage.work.pool for stage in todo if stage.work.pool is not None]
             check_pools(pools, self.config)
-            check_nodes(needs_of(configs, home=home(), store_root=self.store.files.root))
+            watch.begin(needs_of(configs, home=home(), store_root=self.store.files.root))
 
     def compute(
         self,
@@ -106,14 +112,16 @@ class LazyBackend:
         self._losses += 1
         self.stack.close()
         self._backend = None
-        if self.config.kind != "local" or self._losses >= self.config.max_failures:
+        if self.config.kind != "local":
+            raise loss
+        if self._losses >= self.config.max_failures:
             raise DesaError(
                 f"{loss.what}, {self._losses} times in this run", where=loss.where, hint=loss.hint
             )
         self.note(f"{loss.what}; starting it again")
         self._backend = self._start()
 
-    def _start(self) -> Backend:
+    def _start(self, watch: "NodeWatch | None" = None) -> Backend:
         backend: Backend
         if self.config.kind == "serial":
             backend = SerialBackend()
@@ -122,7 +130,9 @@ class LazyBackend:
             from desa_ray.cluster.transport import ray_supervisor
 
             death = self.stack.enter_context(session(self.config))
-            backend = ray_supervisor(self.config, self.store, death, self.note, self.series)
+            backend = ray_supervisor(
+                self.config, self.store, death, self.note, self.series, watch=watch
+            )
         self.stack.callback(backend.close)
         return backend
 

@@ -13,13 +13,36 @@ from desa_ray.engines.encoder import load_encoder
 from desa_ray.engines.generator import load_generator
 from desa_ray.engines.jvm import heap_bytes
 from desa_ray.engines.lucene import Lucene
+from desa_ray.engines.model_files import find_model
 from desa_ray.engines.plugged import generator_engine
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool
 from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
 
 JVM_SHARE = 4  # of the machine's memory: its heap, as much for texts and arrays, and that again
+PROCESS_BYTES = 512 << 20  # of a worker with nothing loaded: Python and its libraries
+GB = 1 << 30
+
+
+def _memory(config: RunConfig, own: float) -> int:
+    """What a worker asks of a cluster that others use: its own bytes and those of a process. A
+    local cluster is judged as a whole before it starts (`feasible`).
+    """
+    return int(own) + PROCESS_BYTES if config.cluster.kind == "existing" else 0
+
+
+def _weights(config: RunConfig, identity: Mapping[str, Any], model_home: Path) -> int:
+    """Bytes of the encoder's weights; 0 where they are not files that we know, or not here, which
+    is told elsewhere.
+    """
+    if "plugin" in identity:
+        return 0
+    try:
+        return find_model(config.encoder, model_home).weights.stat().st_size
+    except DesaError:
+        return 0
 
 
 def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
@@ -38,6 +61,7 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
         size=cluster.encoders,
         cpus=cluster.encoder_cpus,
         gpus=cluster.encoder_gpus,
+        memory=_memory(config, 2 * _weights(config, identity, model_home)),  # stored and optimised
     )
 
 
@@ -84,6 +108,7 @@ def lucene_pool(config: RunConfig, documents: int) -> Pool:
         f"lucene:{sparse.java_home}:{sparse.heap}",
         partial(Lucene, sparse.java_home, sparse.heap),
         size=size,
+        memory=_memory(config, heap_bytes(sparse.heap)),
         isolated=True,
     )
 
@@ -96,8 +121,15 @@ def scorer_pool(config: RunConfig) -> Pool:
         partial(WorkerCache, scorer),
         size=config.cluster.scorers,
         gpus=gpus,
+        memory=_memory(config, config.cluster.memory_gb * GB),
     )
 
 
 def replay_pool(config: RunConfig) -> Pool:
-    return Pool("replayer", WorkerCache, size=config.cluster.replayers, light=True)
+    return Pool(
+        "replayer",
+        WorkerCache,
+        size=config.cluster.replayers,
+        memory=_memory(config, config.cluster.memory_gb * GB),
+        light=True,
+    )

@@ -13,6 +13,7 @@ from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.finish import finish_cell, log_failure
 from desa_ray.experiment.run_names import run_names
 from desa_ray.experiment.spec import CellSpec
+from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.stage import Stage
 from desa_ray.tracking.entries import now_ms
@@ -138,13 +139,21 @@ class Sweep:
         return [*self.earlier, *(self.entries[number] for number in sorted(self.entries))]
 
     def raise_failures(self) -> None:
-        """One error for a single cell; for a sweep, one line per failed cell."""
+        """One error for a single cell; for a sweep, one line per failed cell. A cluster that is
+        gone is told once, whatever it takes along.
+        """
         if len(self.cells) == 1 and self.failures:
             raise self.failures[0]
-        if self.failures:
-            raise Problems(
-                self._named(number, error) for number, error in sorted(self.failures.items())
-            )
+        gone = [error for error in self.failures.values() if isinstance(error, LostCluster)]
+        own = [
+            self._named(number, error)
+            for number, error in sorted(self.failures.items())
+            if not isinstance(error, LostCluster)
+        ]
+        if gone and not own:
+            raise gone[0]
+        if own:
+            raise Problems([*own, *gone[:1]])
 
     def _named(self, number: int, error: DesaError) -> DesaError:
         named = DesaError(str(error), where=f"failed: {self._name(number)}")

@@ -2,31 +2,39 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from desa_ray.pipeline.stage import Pool
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a node has for workers: CPUs and GPUs, in whole devices or shares of them."""
+    """What a node has for workers: CPUs and GPUs, in whole devices or shares of them, and bytes of
+    main memory.
+    """
 
     cpus: float
     gpus: float = 0.0
+    memory: float = inf
 
     def holds(self, pool: Pool) -> int:
         """How many workers of this kind it could hold, were it empty."""
         limits = [
             int(has / takes + 1e-9)  # tenths of a GPU do not add up in floats
-            for has, takes in ((self.cpus, pool.cpus), (self.gpus, pool.gpus))
-            if takes
+            for has, takes in (
+                (self.cpus, pool.cpus),
+                (self.gpus, pool.gpus),
+                (self.memory, pool.memory),
+            )
+            if takes and has < inf
         ]
         return min(limits, default=UNLIMITED)
 
     def without(self, pool: Pool) -> "Node":
-        return Node(self.cpus - pool.cpus, self.gpus - pool.gpus)
+        return Node(self.cpus - pool.cpus, self.gpus - pool.gpus, self.memory - pool.memory)
 
     def along(self, pool: Pool) -> "Node":
-        return Node(self.cpus + pool.cpus, self.gpus + pool.gpus)
+        return Node(self.cpus + pool.cpus, self.gpus + pool.gpus, self.memory + pool.memory)
 
 
 UNLIMITED = 1 << 20  # workers that take nothing

@@ -40,6 +40,7 @@ class PoolState:
             (False) or with their node (True); workers that were started together count once, as a
             node takes them all along.
         loss_counted: up to this number workers were started before the last loss that counts.
+        most: how many workers the pool may have since memory ran out under more; None: any number.
     """
 
     last_up: float
@@ -49,6 +50,7 @@ class PoolState:
     lost: str = ""
     load_losses: Counter[bool] = field(default_factory=Counter)
     loss_counted: int = 0
+    most: int | None = None
 
 
 class Roster:

@@ -53,6 +53,7 @@ class Staffing:
         self._share = Share()
         self._look_at = 0.0
         self._waiting: dict[str, float] = {}  # pool -> when it was last told of
+        self._places: frozenset[str] = frozenset()  # nodes that take work; none while not asked
 
     def growth(self, pool: Pool, tasks: int) -> Change:
         """As many workers as the tasks, the pool's size, the limits and the nodes allow.
@@ -62,7 +63,8 @@ class Staffing:
         """
         capacity = self.placement.capacity(pool)
         have = len(self.roster.of(pool))
-        more = max(1, min(pool.size or capacity, tasks, capacity)) - have
+        most = self.roster.state(pool).most or capacity
+        more = max(1, min(pool.size or capacity, tasks, capacity, most)) - have
         kept = self.roster.standing([*self.queue.pools(), pool])
         more = min(more, self._allowed(pool, kept))
         if more < 1:
@@ -131,6 +133,7 @@ class Staffing:
             return
         self._look_at = now + SHARE_EVERY_S
         starved = self._starved(now)
+        self._places = frozenset(self.placement.nodes())
         self._share = self.placement.share(self.roster.used(), self._wanted(starved, now))
         self._tell(starved, now)
 
@@ -144,14 +147,17 @@ class Staffing:
             one.worker
             for one in idle
             if pressing
+            or self._leaves(self.roster.workers[one.worker])
             or now - max(self.roster.state(one.pool).used, self.roster.workers[one.worker].since)
             > self.limits.idle_s
         ]
 
     def gives_back(self, entry: RosterEntry) -> bool:
-        """Whether an idle worker of a pool with work ends instead of taking its next shard: the run
-        holds more than its share of what others wait for.
+        """Whether an idle worker of a pool with work ends instead of taking its next shard: its
+        node is about to go, or the run holds more than its share of what others wait for.
         """
+        if self._leaves(entry):
+            return True
         share = self._share
         if not share.others_wait:
             return False
@@ -161,6 +167,9 @@ class Staffing:
         )
         others = sum(other.up for other in self.roster.of(entry.pool).values()) - 1
         return bool(over) and (others > 0 or share.waited_s > self.limits.turn_s)
+
+    def _leaves(self, entry: RosterEntry) -> bool:
+        return bool(entry.node and self._places) and entry.node not in self._places
 
     def lost_causes(self, now: float) -> list[tuple[Pool, DesaError]]:
         """Pools with work that got no worker for longer than they may wait."""

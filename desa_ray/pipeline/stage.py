@@ -28,6 +28,8 @@ class Pool:
         factory: importable, picklable callable that returns the loaded engine.
         size: workers; None for as many as the cluster holds.
         cpus, gpus: resources of one worker.
+        memory: bytes of main memory that one worker may come to hold, by which a shared cluster
+            places it; 0 where that is not known.
         isolated: the engine must have a process of its own (a JVM and OpenMP code in one process
             corrupt each other).
         light: the engine holds nothing but what it reads from the store, and is loaded at once.
@@ -38,6 +40,7 @@ class Pool:
     size: int | None = 1
     cpus: float = 1
     gpus: float = 0
+    memory: int = 0
     isolated: bool = False
     light: bool = False
 

@@ -4,9 +4,9 @@ It hands the shards of a queue to the workers of their pools over a transport, w
 processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
 goes to a worker whose engine is loaded; a worker that dies is replaced and its shard handed out
 again; one that outlasts the time limit is killed, which is the same; a worker that goes with its
-node is no fault of its shard. What stops a stage: an error of a shard's own (bad data, a corrupt
-artifact) at once, and a shard that was lost `max_failures` times, by name; so does an engine that
-was lost as often while it loaded.
+node, or for which there was no memory beside others, is no fault of its shard. What stops a stage:
+an error of a shard's own (bad data, a corrupt artifact) at once, and a shard that was lost
+`max_failures` times, by name; so does an engine that was lost as often while it loaded.
 Workers hold their engine and stay until their place is needed. Shards are deterministic and write
 once, so a second run of one is harmless.
 
@@ -33,6 +33,8 @@ from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Placement, 
 POLL_S = 0.2
 RESPAWN_PAUSE_S = 1.0
 GROW_EVERY_S = 2.0
+STUCK_S = 10.0  # a round that takes longer waits for a cluster that may be dead
+LOOK_S = 1.0
 NODE_LOSSES = 20  # of one shard: a shard that takes nodes along must end, too
 
 
@@ -68,6 +70,8 @@ class Supervisor:
         self._staffing = Staffing(self._roster, self._queue, placement, limits, note)
         self._inbox: SimpleQueue[StageShards | Pool | None] = SimpleQueue()  # None: close
         self._stopping, self._over = threading.Event(), threading.Event()
+        self._round_at = time.monotonic()
+        self._memory_at: dict[str | None, float] = {}  # node -> when memory last ran out there
         self._thread = threading.Thread(target=self._run, name="desa-supervisor", daemon=True)
         self._thread.start()
 
@@ -100,10 +104,24 @@ class Supervisor:
         self.transport.wake()
         if self._over.is_set():  # nobody takes it any more
             stage.end(Stopped())
-        stage.over.wait()
+        while not stage.over.wait(LOOK_S):
+            self._look_from_outside()
         if stage.error is not None:
             raise stage.error
         return min(stage.most_workers, len(tasks))
+
+    @property
+    def _stuck(self) -> bool:
+        return time.monotonic() - self._round_at > STUCK_S
+
+    def _look_from_outside(self) -> None:
+        """Raises in place of the supervisor's thread where that waits for an answer of a cluster
+        that is dead.
+        """
+        if self._stuck:
+            self.transport.check()
+            if self._stopping.is_set():
+                raise Stopped
 
     def expect(self, pools: frozenset[str]) -> None:
         self._staffing.expected = pools
@@ -121,11 +139,18 @@ class Supervisor:
         self._inbox.put(None)
         if not self._over.is_set():
             self.transport.wake()
-        self._thread.join()
+        while self._thread.is_alive():
+            self._thread.join(LOOK_S)
+            if self._stuck:
+                try:
+                    self._look_from_outside()
+                except (LostCluster, Stopped):
+                    return  # the thread ends with the process
 
     def _run(self) -> None:
         try:
             while self._next_round():
+                self._round_at = time.monotonic()
                 self._step()
         finally:
             self._over.set()
@@ -237,15 +262,32 @@ class Supervisor:
             case Answer(error=error):
                 self._roster.state(worker.pool).last_up = self.clock()
                 self._answered(worker, error)
-            case Lost(reason=reason, with_node=with_node):
+            case Lost(reason=reason, with_node=with_node, memory=memory):
+                with_node = with_node or (memory and self._crowded(worker))
                 del self._roster.workers[event.worker]
                 state = self._roster.state(worker.pool)
                 state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
-                state.lost = state.lost if worker.up else reason
+                state.lost = state.lost if worker.up or with_node else reason
                 if worker.up and not worker.loaded:
                     self._lost_loading(event.worker, worker.pool, reason, with_node=with_node)
                 else:
                     self._lost(worker, reason, with_node=with_node)
+
+    def _crowded(self, lost: RosterEntry) -> bool:
+        """Whether others of this run stood on the node where memory ran out under a worker, or did
+        until they were lost for the same reason: there were too many of them, and from now on its
+        pool has one less. A worker that was alone there is too large itself.
+        """
+        up = sum(other.up for other in self._roster.of(lost.pool).values())
+        beside = [
+            other
+            for other in self._roster.workers.values()
+            if other is not lost and other.up and other.node == lost.node
+        ]
+        if beside and up > 1:
+            self._roster.state(lost.pool).most = up - 1
+        before, self._memory_at[lost.node] = self._memory_at.get(lost.node), self.clock()
+        return bool(beside) or (before is not None and lost.since <= before)
 
     def _answered(self, worker: RosterEntry, error: DesaError | None) -> None:
         stage, task = worker.stage, worker.task

@@ -46,12 +46,14 @@ class Lost:
     """A worker is gone, with whatever it was doing; `reason` in the words of the transport.
 
     Attributes:
-        with_node: its node went, or was drained: what it did is not to blame.
+        with_node: its node went, was drained or refused: what it did is not to blame.
+        memory: it was killed because memory ran out on its node.
     """
 
     worker: int
     reason: str
     with_node: bool = False
+    memory: bool = False
 
 
 Event = Up | Loaded | Answer | Lost

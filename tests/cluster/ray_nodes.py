@@ -57,12 +57,17 @@ def free_ports(count: int) -> list[int]:
 
 
 class RayNode:
-    """One `ray start --block`; `hidden` is a folder that this node sees empty, where the system
-    allows that.
+    """One `ray start --block`; `hidden` is a folder that this node sees empty, and `group` the
+    control group that it runs in, where the system allows that.
     """
 
     def __init__(
-        self, folder: Path, *arguments: str, hidden: Path | None = None, **environment: str
+        self,
+        folder: Path,
+        *arguments: str,
+        hidden: Path | None = None,
+        group: Path | None = None,
+        **environment: str,
     ):
         ports = free_ports(4)
         flags = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port", "metrics-export-port")
@@ -74,6 +79,9 @@ class RayNode:
         if hidden is not None:
             script = 'mount -t tmpfs none "$0" && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", script, str(hidden), *command]
+        if group is not None:
+            script = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
+            command = ["sh", "-c", script, str(group), *command]
         self.log = folder / f"node-{ports[0]}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(

@@ -1,8 +1,9 @@
 """A run of a few stages on a shared cluster, without data: `python -m tests.cluster.sharing_run
 ADDRESS STORE STAGES SETTINGS` computes the stages one after the other, each on a pool of its own.
 
-STAGES is JSON: name, CPUs and GPUs of a worker, number of shards, seconds of a shard. Prints a line
-of JSON per event: what was noted, and when each shard ended.
+STAGES is JSON: name, CPUs and GPUs of a worker, number of shards, seconds of a shard, and
+megabytes that it holds meanwhile (0 where that is left out). A part holds the id of the node where
+it was computed. Prints a line of JSON per event: what was noted, and when each shard ended.
 """
 
 import json
@@ -13,6 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ray
+
+from desa_ray.cluster.node_watch import NodeWatch
+from desa_ray.cluster.preflight import Needs
 from desa_ray.cluster.session import session
 from desa_ray.cluster.transport import ray_supervisor
 from desa_ray.config import ClusterConfig
@@ -27,6 +32,7 @@ class Sleep(Work):
     pool: Pool | None
     shard_count: int
     seconds: float
+    megabytes: int = 0
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         return {"bounds": bounds(self.shard_count, 1)}
@@ -35,8 +41,11 @@ class Sleep(Work):
         return shards_of(layout, "part-{}.bin")
 
     def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        held = b"x" * (self.megabytes << 20)
         time.sleep(self.seconds)
-        stage.artifact.write_part(shard.parts[0], b"done", rows=1)
+        del held
+        node = ray.get_runtime_context().get_node_id()
+        stage.artifact.write_part(shard.parts[0], node.encode(), rows=1)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return Finished("0" * 64)
@@ -51,13 +60,14 @@ def main(address: str, root: str, stages: str, settings: str) -> None:
     config = ClusterConfig(kind="existing", address=address, **json.loads(settings))
     store = Store(root)
     with session(config) as death:
-        supervisor = ray_supervisor(config, store, death, lambda text: tell(note=text))
+        watch = NodeWatch(lambda text: tell(note=text))
+        supervisor = ray_supervisor(config, store, death, lambda text: tell(note=text), watch=watch)
         try:
-            for name, cpus, gpus, shard_count, seconds in json.loads(stages):
+            watch.begin(Needs({"store.root": root}, {}))
+            for name, cpus, gpus, shard_count, seconds, *held in json.loads(stages):
                 pool = Pool(name, dict, size=None, cpus=cpus, gpus=gpus)
-                stage = Stage(
-                    store, name, 1, {"by": os.getpid()}, Sleep(pool, shard_count, seconds)
-                )
+                work = Sleep(pool, shard_count, seconds, *held)
+                stage = Stage(store, name, 1, {"by": os.getpid()}, work)
                 shards = stage.work.shards(stage.work.layout(stage))
                 tasks = [Task(stage, shard) for shard in shards]
                 supervisor.compute(

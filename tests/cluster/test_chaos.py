@@ -10,10 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,17 +20,12 @@ from mlflow.tracking import MlflowClient
 from ray.cluster_utils import Cluster
 
 from tests.cluster.ray_nodes import token_in_this_process
-from tests.desa_fixtures import dataset, run_desa, summaries
+from tests.cluster.sweeps import OFF, Sweep, hashes, serial_hashes
+from tests.cluster.tracking_servers import tracking_server
+from tests.desa_fixtures import run_desa
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-SWEEP = ["run", "-m", "method=original,desa", "fusion.kappa=20,60", "draws=1"]
-FINE = [
-    "cluster.shard_documents=4",
-    "cluster.encoders=2",
-    "cluster.batch_size=1",
-    "cluster.shard_queries=3",
-]
 MEMORY = 100 << 20
 
 
@@ -55,67 +47,11 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def undisturbed(small_slice, tmp_path_factory) -> dict:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    done = run_desa(
-        folder,
-        folder / "home",
-        *SWEEP,
-        *dataset(small_slice),
-        "cluster=serial",
-        "tracking.enabled=false",
-    )
-    assert done.returncode == 0, done.stderr
-    return _hashes(folder)
-
-
-def _hashes(folder: Path) -> dict:
-    return {
-        (cell["method"], cell["kappa"]): cell["artifacts"]["records.parquet"]
-        for cell in summaries(folder)
-    }
-
-
-class Sweep:
-    """The sweep as a process of its own on the cluster, with its own home."""
-
-    def __init__(self, folder: Path, cluster: Cluster, small_slice: Path, *more: str):
-        self.folder, self.home = folder, folder / "home"
-        where = ["cluster=existing", f"cluster.address={cluster.address}"]
-        self.arguments = [*SWEEP, *dataset(small_slice), *where, *FINE, *more]
-        self.store = self.home / "store"
-
-    def start(self) -> "Sweep":
-        environment = {**os.environ, "DESA_HOME": str(self.home), "HF_HUB_OFFLINE": "1"}
-        log = (self.folder / "log").open("a")
-        command = [sys.executable, "-m", "desa_ray.jobs", *self.arguments]
-        self.process = subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=log, stderr=log
-        )
-        return self
-
-    def await_shards(self, count: int = 3) -> "Sweep":
-        deadline = time.monotonic() + 600
-        while len(list((self.store / "vectors").glob("*/part-*.json"))) < count:
-            assert self.process.poll() is None, self.log
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return self
-
-    def end(self, code: int = 0) -> "Sweep":
-        assert self.process.wait(900) == code, self.log
-        assert "Traceback" not in self.log
-        return self
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "log").read_text()
-
-
-OFF = "tracking.enabled=false"
+    return serial_hashes(tmp_path_factory.mktemp("undisturbed"), small_slice)
 
 
 def test_an_actor_is_killed(cluster, small_slice, undisturbed, tmp_path):
-    sweep = Sweep(tmp_path, cluster, small_slice, OFF).start().await_shards()
+    sweep = Sweep(tmp_path, cluster.address, small_slice, OFF).start().await_shards()
     raylets = [
         psutil.Process(node.all_processes["raylet"][0].process.pid) for node in cluster.worker_nodes
     ]
@@ -127,23 +63,23 @@ def test_an_actor_is_killed(cluster, small_slice, undisturbed, tmp_path):
     ]
     assert actors
     actors[0].kill()
-    assert _hashes(sweep.end().folder) == undisturbed
+    assert hashes(sweep.end().folder) == undisturbed
 
 
 def test_a_node_is_lost(cluster, small_slice, undisturbed, tmp_path):
     """Which is nobody's failure: one would end this run."""
     once = "cluster.max_failures=1"
-    sweep = Sweep(tmp_path, cluster, small_slice, OFF, once).start().await_shards()
+    sweep = Sweep(tmp_path, cluster.address, small_slice, OFF, once).start().await_shards()
     cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
     try:
-        assert _hashes(sweep.end().folder) == undisturbed
+        assert hashes(sweep.end().folder) == undisturbed
     finally:
         cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
         cluster.wait_for_nodes()
 
 
 def test_the_driver_is_killed_and_its_runs_say_so(cluster, small_slice, undisturbed, tmp_path):
-    sweep = Sweep(tmp_path, cluster, small_slice).start().await_shards(6)
+    sweep = Sweep(tmp_path, cluster.address, small_slice).start().await_shards(6)
     os.kill(sweep.process.pid, signal.SIGKILL)
     sweep.process.wait()
     stored = {path.name for path in (sweep.store / "vectors").glob("*/part-*.json")}
@@ -152,7 +88,7 @@ def test_the_driver_is_killed_and_its_runs_say_so(cluster, small_slice, undistur
     while [run.info.status for run in _parents(client)] != ["KILLED"]:
         assert time.monotonic() < deadline
         time.sleep(1)
-    assert _hashes(sweep.start().end().folder) == undisturbed
+    assert hashes(sweep.start().end().folder) == undisturbed
     assert stored <= {path.name for path in (sweep.store / "vectors").glob("*/part-*.json")}
     (parent,) = _parents(client)  # the rerun went on in it
     assert parent.info.status == "FINISHED"
@@ -177,60 +113,23 @@ def _children(client: MlflowClient, parent) -> list:
     ]
 
 
-def _server(folder: Path, port: int) -> subprocess.Popen:
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--backend-store-uri",
-        f"sqlite:///{folder}/server.db",
-    ]
-    command += [
-        "--artifacts-destination",
-        str(folder / "artifacts"),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    log = (folder / "server.log").open("a")
-    process = subprocess.Popen(
-        [*command, "--workers", "1"],
-        env={**os.environ, **quiet},
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
-    deadline = time.monotonic() + 300
-    while True:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
-            return process
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.3)
-
-
 def test_the_tracking_server_is_killed(cluster, small_slice, undisturbed, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = _server(tmp_path, port)
+    server = tracking_server(tmp_path, port)
     try:
         sweep = (
-            Sweep(tmp_path, cluster, small_slice, f"tracking.uri=http://127.0.0.1:{port}")
+            Sweep(tmp_path, cluster.address, small_slice, f"tracking.uri=http://127.0.0.1:{port}")
             .start()
             .await_shards()
         )
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-        assert _hashes(sweep.end().folder) == undisturbed
+        assert hashes(sweep.end().folder) == undisturbed
         assert "`desa sync`" in sweep.log
         assert run_desa(tmp_path, sweep.home, "sync").returncode == 2  # still away: told, and kept
-        server = _server(tmp_path, port)
+        server = tracking_server(tmp_path, port)
         synced = run_desa(tmp_path, sweep.home, "sync")
         assert synced.returncode == 0, synced.stderr
         assert run_desa(tmp_path, sweep.home, "sync").stdout.startswith("0 log entries")
@@ -272,15 +171,17 @@ def small_disk(tmp_path) -> Iterator[Path]:
 
 
 def test_the_disk_of_the_store_is_full(cluster, small_slice, undisturbed, tmp_path, small_disk):
-    sweep = Sweep(tmp_path, cluster, small_slice, OFF, f"store.root={small_disk}/store").start()
+    sweep = Sweep(
+        tmp_path, cluster.address, small_slice, OFF, f"store.root={small_disk}/store"
+    ).start()
     sweep.end(2)
     assert "no space left on the disk" in sweep.log
     subprocess.run(["mount", "-o", "remount,size=500m", str(small_disk)], check=True)
-    assert _hashes(sweep.start().end().folder) == undisturbed
+    assert hashes(sweep.start().end().folder) == undisturbed
 
 
 def test_an_artifact_is_corrupted(cluster, small_slice, undisturbed, tmp_path):
-    sweep = Sweep(tmp_path, cluster, small_slice, OFF).start().await_shards(6)
+    sweep = Sweep(tmp_path, cluster.address, small_slice, OFF).start().await_shards(6)
     sweep.process.send_signal(signal.SIGINT)
     sweep.end(130)
     part = sorted((sweep.store / "vectors").glob("*/part-*.faiss"))[0]
@@ -291,4 +192,4 @@ def test_an_artifact_is_corrupted(cluster, small_slice, undisturbed, tmp_path):
     sweep.start().end(2)
     assert part.name in sweep.log
     sweep.arguments.append("store.repair=true")
-    assert _hashes(sweep.start().end().folder) == undisturbed
+    assert hashes(sweep.start().end().folder) == undisturbed

@@ -48,7 +48,7 @@ class Run:
     """A run of `sharing_run` in a process of its own, by a user of this name."""
 
     def __init__(self, folder: Path, user: str, address: str, *stages: Any, **settings: Any):
-        self.out = folder / f"{user}.out"
+        self.out, self.store = folder / f"{user}.out", folder / user
         arguments = [address, str(folder / user), json.dumps(stages), json.dumps(settings)]
         with self.out.open("w") as out:
             self.process = subprocess.Popen(
@@ -75,6 +75,11 @@ class Run:
             assert self.process.poll() is None, self.out.read_text()
             assert time.monotonic() < deadline, self.out.read_text()
             time.sleep(0.2)
+
+    def nodes(self) -> list[str]:
+        """Where each shard that is stored was computed, in the order in which they were."""
+        parts = sorted(self.store.glob("*/*/part-*.bin"), key=lambda part: part.stat().st_mtime_ns)
+        return [part.read_text() for part in parts]
 
     def end(self) -> None:
         assert self.process.wait(180) == 0, self.out.read_text()

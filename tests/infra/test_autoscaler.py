@@ -19,7 +19,7 @@ from tests.desa_fixtures import dataset, run_desa, summaries
 from tests.infra.programs import REPOSITORY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-NODE = {"CPU": 1, "object_store_memory": 100 << 20}
+NODE = {"CPU": 1, "memory": 8 << 30, "object_store_memory": 100 << 20}
 HEAD = "f" * 51 + "00000"  # the provider numbers its nodes from here
 MAY_GROW = ["cluster.max_nodes=2", "cluster.node_cpus=1"]
 
@@ -36,7 +36,7 @@ def _autoscaling(address: str, groups: dict[str, dict]) -> dict:
         "upscaling_speed": 10.0,
         "provider": {
             "type": "external",  # by its module: the wheel lacks the defaults of its own type
-            "module": "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider",
+            "module": "tests.infra.made_up_nodes.MadeUpNodes",
             "gcs_address": address,
             "head_node_id": HEAD,
             "launch_multiple": True,
@@ -75,6 +75,7 @@ def _growing(folder: Path, groups: dict[str, dict]) -> Iterator[RayHead]:
     settings.write_text(json.dumps(_autoscaling(f"127.0.0.1:{port}", groups)))
     environment = {
         "RAY_FAKE_CLUSTER": "1",
+        "PYTHONPATH": str(REPOSITORY),
         "AUTOSCALER_UPDATE_INTERVAL_S": "1",
         "RAY_enable_autoscaler_v2": "1",
         "RAY_CLOUD_INSTANCE_ID": HEAD,

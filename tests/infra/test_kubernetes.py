@@ -6,6 +6,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -265,12 +266,13 @@ CLUSTER = ClusterConfig(kind="existing")
 
 
 def _nodes(manifest: dict[str, Any], count: str) -> dict[str, Node]:
-    """CPUs and GPUs of every node, as KubeRay hands the limits of a container to Ray."""
+    """What every node has, as KubeRay hands the limits of a container to Ray."""
     cluster = _cluster(manifest)
     nodes = {"head": Node(float(cluster["headGroupSpec"]["rayStartParams"]["num-cpus"]))}
     for group in cluster["workerGroupSpecs"]:
         limits = group["template"]["spec"]["containers"][0]["resources"]["limits"]
-        kind = Node(float(limits["cpu"]), float(limits.get("nvidia.com/gpu", 0)))
+        memory = float(limits["memory"].removesuffix("Gi")) * 2**30
+        kind = Node(float(limits["cpu"]), float(limits.get("nvidia.com/gpu", 0)), memory)
         nodes |= {f"{group['groupName']}-{number}": kind for number in range(group[count])}
     return nodes
 
@@ -295,6 +297,19 @@ def test_the_nodes_that_stand_hold_every_pool_of_the_files(name):
     assert any(pool.gpus for pool in pools)
     for count in ("replicas", "minReplicas"):
         check_pools(pools, CLUSTER, _nodes(MANIFESTS[name], count))
+
+
+def test_workers_for_which_no_node_has_the_memory_are_refused():
+    """Scores of 64 GB, and half a GB for the process, on nodes with 32 and 64."""
+    (config,) = _configs(["dataset=demo", "method=original", "cluster=existing"])
+    large = replace(config, cluster=replace(config.cluster, address="auto", memory_gb=64))
+    nodes = _nodes(MANIFESTS["raycluster"], "replicas")
+    with pytest.raises(Problems, match=r"pool scorer needs .* 64.5 GB of memory") as caught:
+        check_pools([scorer_pool(large)], CLUSTER, nodes)
+    assert "8 CPUs and 0 GPUs and 32 GB of memory" in str(caught.value)
+    assert "cluster.memory_gb" in str(caught.value)
+    local = replace(large, cluster=replace(large.cluster, kind="local", address=None))
+    assert scorer_pool(local).memory == 0  # judged with all others, by `feasible`
 
 
 @pytest.mark.parametrize("name", MANIFESTS)

@@ -14,7 +14,7 @@ from tests.desa_fixtures import dataset, run_desa, summaries
 from tests.infra.programs import REPOSITORY
 from tests.infra.slurm_nodes import Slurm, slurm_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 SCRIPT = str(REPOSITORY / "infra" / "slurm" / "desa.sbatch")
 
 
@@ -79,6 +79,7 @@ def left(slurm: Slurm) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_sweep_over_two_nodes_gives_serial_records(slurm, sweep, serial, tmp_path):
     job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)
     assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", (tmp_path / "job/log").read_text()
@@ -86,6 +87,7 @@ def test_a_sweep_over_two_nodes_gives_serial_records(slurm, sweep, serial, tmp_p
     assert left(slurm) == []
 
 
+@pytest.mark.slow
 def test_two_jobs_at_once_share_nodes_and_store(slurm, sweep, serial, tmp_path):
     jobs = [submit(slurm, tmp_path / name, tmp_path / "home", *sweep) for name in "ab"]
     for name, job in zip("ab", jobs, strict=True):
@@ -95,6 +97,7 @@ def test_two_jobs_at_once_share_nodes_and_store(slurm, sweep, serial, tmp_path):
     assert left(slurm) == []
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_leaves_nothing(slurm, sweep, tmp_path):
     job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)
     log = tmp_path / "job" / "log"
@@ -104,6 +107,7 @@ def test_a_cancelled_job_leaves_nothing(slurm, sweep, tmp_path):
     until(lambda: left(slurm) == [], lambda: str(left(slurm)), 60)
 
 
+@pytest.mark.slow
 def test_a_job_that_lost_a_node_goes_on_when_it_is_back(slurm, sweep, serial, tmp_path):
     """Slurm requeues the job; what was finished is not computed again."""
     job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)

@@ -47,7 +47,6 @@ METHODS = (
     "rank_sum",
     "desa sparse.scores=adjusted",
     "bm25",
-    "rm3_anchored",
 )
 
 

@@ -40,6 +40,18 @@ def test_workers_that_give_nothing_needed_stay():
     assert (found.placed, found.ended) == (1, (2,))
 
 
+def test_memory_is_kept_to_like_devices():
+    """Four CPUs, but memory for two; a worker that says nothing of memory fits beside them."""
+    nodes, scorer = {"a": Node(4, 0, 5e9)}, Pool("scorer", dict, memory=2_000_000_000)
+    assert arrange(nodes, scorer, 4, kept=[], idle=[]).placed == 2
+    kept = [Standing(1, scorer, "a"), Standing(2, scorer, "a")]
+    assert arrange(nodes, scorer, 1, kept=kept, idle=[]).placed == 0
+    assert arrange(nodes, Pool("other", dict), 4, kept=kept, idle=[]).placed == 2
+    assert arrange(nodes, scorer, 1, kept=kept[:1], idle=kept[1:]).ended == (2,)
+    large = Pool("large", dict, memory=4_000_000_000)
+    assert set(arrange(nodes, large, 1, kept=[], idle=kept).ended) == {1, 2}
+
+
 def test_busy_workers_never_end():
     kept = [Standing(1, ONE_GPU, "a"), Standing(2, ONE_GPU, "b")]
     nodes = {"a": Node(8, 4), "b": Node(8, 4)}

@@ -5,6 +5,7 @@ schedule could beat.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.shard_queue import FirstOpen, OneStageAtATime, Policy
 from desa_ray.pipeline.stage import Pool, Stage, Task, ancestors
 from desa_ray.pipeline.supervisor import NODE_LOSSES
-from desa_ray.pipeline.transport import Answer, Lost
+from desa_ray.pipeline.transport import Answer, Event, Lost
 from desa_ray.store.artifacts import Store
 from tests.pipeline import simulated_cluster
 from tests.pipeline.simulated_cluster import Outcome, Timed, simulate
@@ -229,3 +230,61 @@ def test_a_shard_that_goes_with_its_node_is_not_to_blame(
     else:
         run(todo)
         assert tries == {0: 1, 1: 1, 2: losses + 1, 3: 1, 4: 1}
+
+
+def test_workers_without_memory_beside_each_other_become_fewer(home, monkeypatch):
+    """Memory ends under each that begins a shard while another is at work: one is left, no shard is
+    to blame. One that is alone and lost for memory is (`max_failures`).
+    """
+    busy: set[int] = set()
+    tries: Counter[int] = Counter()
+    alone: list[int] = []
+
+    def send(self: simulated_cluster.SimulatedTransport, worker: int, task: Task) -> None:
+        tries[task.shard.number] += 1
+        large = task.shard.number == len(alone) - 1
+        if busy or large:
+            self._soon(0.5, Lost(worker, "no memory", memory=True))
+            name, pool = self._at.pop(worker)
+            self.nodes_now[name] = self.nodes_now[name].along(pool)
+        else:
+            busy.add(worker)
+            self._soon(1.0, Answer(worker, None))
+
+    def gone(self: simulated_cluster.SimulatedTransport, event: Event) -> bool:
+        busy.discard(event.worker)
+        return False
+
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "send", send)
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "_gone", gone)
+    pool = Pool("encoder", dict, size=4)
+    run([Stage(Store(str(home)), "vectors", 1, {}, Timed(pool, 8, 1.0))], nodes=1)
+    assert sum(tries.values()) in (9, 10, 11)  # at most three lost
+    alone.append(1)
+    one = Pool("encoder", dict, size=1)
+    with pytest.raises(DesaError, match="failed 3 times; last: no memory"):
+        run([Stage(Store(str(home)), "vectors", 1, {}, Timed(one, 8, 1.0))], nodes=1)
+
+
+def test_workers_that_memory_takes_together_are_not_alone(home, monkeypatch):
+    """Two are killed within a moment, where one failure ends a run: the second had stood beside the
+    first, and neither counts.
+    """
+    tries: Counter[int] = Counter()
+
+    def send(self: simulated_cluster.SimulatedTransport, worker: int, task: Task) -> None:
+        tries[task.shard.number] += 1
+        if tries[task.shard.number] == 1 and task.shard.number < 2:
+            self._soon(0.5, Lost(worker, "no memory", memory=True))
+            name, pool = self._at.pop(worker)
+            self.nodes_now[name] = self.nodes_now[name].along(pool)
+        else:
+            self._soon(1.0, Answer(worker, None))
+
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "send", send)
+    monkeypatch.setattr(simulated_cluster.SimulatedTransport, "_gone", lambda self, event: False)
+    strict = replace(LIMITS, max_failures=1)
+    monkeypatch.setattr("tests.pipeline.test_simulated_cluster.LIMITS", strict)
+    pool = Pool("encoder", dict, size=2)
+    run([Stage(Store(str(home)), "vectors", 1, {}, Timed(pool, 4, 1.0))], nodes=1)
+    assert tries == {0: 2, 1: 2, 2: 1, 3: 1}
