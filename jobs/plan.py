@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from desa_ray.config import STRICT
+from desa_ray.config import STRICT, ClusterConfig
 from desa_ray.config_check import checked
 from desa_ray.config_values import Int
 from desa_ray.errors import DesaError, listed
@@ -63,7 +63,13 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
         store, cells = _cells(specs)
         _explain(store, options.explain, cells[options.explain], options.detail)
         return
-    store, cells, stages = planned_stages(specs)
+    store, cells = _cells(specs)
+    with store.snapshot():
+        _show(store, cells, options, cluster)
+
+
+def _show(store: Store, cells: Sequence[Cell], options: PlanConfig, cluster: ClusterConfig) -> None:
+    stages = _planned(store, cells)
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
     screen(160).print(show(title, stages, cluster, options.detail))
@@ -75,8 +81,13 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
 def planned_stages(specs: Sequence[CellSpec]) -> tuple[Store, list[Cell], list[Planned]]:
     """The store, the cells, and the union of their stages with what is left to compute."""
     store, cells = _cells(specs)
+    return store, cells, _planned(store, cells)
+
+
+def _planned(store: Store, cells: Sequence[Cell]) -> list[Planned]:
     targets = [target for cell in cells for target in cell.targets]
-    return store, cells, plan_stages(store, targets, specs[0].config.cluster, this_machine())
+    with store.snapshot():
+        return plan_stages(store, targets, cells[0].config.cluster, this_machine())
 
 
 def _cells(specs: Sequence[CellSpec]) -> tuple[Store, list[Cell]]:

@@ -4,11 +4,16 @@
 Chromium.
 """
 
+import asyncio
+import base64
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import aiohttp
 
 from desa_ray.experiment.places import home
 from desa_ray.tracking.last import last_runs, links
@@ -16,7 +21,7 @@ from desa_ray.tracking.last import last_runs, links
 FOLDER = Path(__file__).resolve().parent.parent / "docs"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MOST_BYTES = 300_000
-WAIT_MS = 25_000  # for the page's own requests
+WAIT_S = 20  # for the page's own requests
 
 
 def browser() -> str | None:
@@ -35,18 +40,59 @@ def pages(address: str) -> dict[str, str]:
         "mlflow_sweep": found["sweep"],
         "mlflow_cell": found["sweep"].replace(runs[0], runs[-1]),
         "mlflow_compare": found["compare"],
+        **({"mlflow_report": found["report"]} if "report" in found else {}),
     }
 
 
 def take(address: str, path: Path) -> None:
-    """The page as a PNG, 1360 by 850 pixels."""
+    """The page as a PNG, 1360 by 850 pixels, once its requests have ended and frames are drawn."""
     with tempfile.TemporaryDirectory(prefix="desa-pages-") as profile:
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        options += ["--window-size=1360,850", f"--virtual-time-budget={WAIT_MS}"]
-        options += [f"--user-data-dir={profile}", f"--screenshot={path}", address]
-        command = [browser() or NAMES[0], *options]
-        subprocess.run(command, check=True, capture_output=True, timeout=240)
-    assert path.stat().st_size < MOST_BYTES, f"{path} is too large"
+        options += ["--window-size=1360,850", f"--user-data-dir={profile}"]
+        options += ["--remote-debugging-port=0", "about:blank"]
+        process = subprocess.Popen(
+            [browser() or NAMES[0], *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            picture = asyncio.run(_picture(address, Path(profile) / "DevToolsActivePort"))
+        finally:
+            process.terminate()
+            process.wait(30)
+    path.write_bytes(picture)
+    assert len(picture) < MOST_BYTES, f"{path} is too large"
+
+
+async def _picture(address: str, port_file: Path) -> bytes:
+    """What the browser shows some real seconds after it has opened the address: virtual time, as
+    of `--screenshot`, does not wait for what frames draw.
+    """
+    async with asyncio.timeout(WAIT_S * 4):
+        while not port_file.exists() or not port_file.read_text():
+            await asyncio.sleep(0.2)
+        port = port_file.read_text().splitlines()[0]
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            async with session.get("/json/list") as answer:
+                tabs = [tab for tab in await answer.json() if tab["type"] == "page"]
+            place = tabs[0]["webSocketDebuggerUrl"].partition(port)[2]
+            async with session.ws_connect(place, max_msg_size=0) as tab:
+                size = {"width": 1360, "height": 850, "deviceScaleFactor": 1, "mobile": False}
+                await _told(tab, 1, "Emulation.setDeviceMetricsOverride", size)
+                await _told(tab, 2, "Page.navigate", {"url": address})
+                await asyncio.sleep(WAIT_S)
+                shot = await _told(tab, 3, "Page.captureScreenshot", {"format": "png"})
+    return base64.b64decode(shot["data"])
+
+
+async def _told(
+    tab: aiohttp.ClientWebSocketResponse, number: int, method: str, params: dict[str, Any]
+) -> dict[str, Any]:
+    await tab.send_json({"id": number, "method": method, "params": params})
+    while True:
+        answer = await tab.receive_json()
+        if answer.get("id") == number:
+            return answer["result"]
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ artifact does not exist.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,32 @@ class Store:
     def __init__(self, root: str | os.PathLike[str], *, repair: bool = False):
         self.files = Files(root)
         self.repair = repair
+        self._held: dict[str, Artifact] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A store travels as its place: a worker opens it once, and repairs nothing."""
         return _store_at, (self.files.root,)
 
     def artifact(self, key: Key) -> "Artifact":
-        return Artifact(self.files, key, repair=self.repair)
+        if self._held is None:
+            return Artifact(self.files, key, repair=self.repair)
+        if key.digest not in self._held:
+            self._held[key.digest] = Artifact(self.files, key, repair=self.repair)
+        return self._held[key.digest]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within it, the manifest of a complete artifact is read once: plans ask for the same few
+        thousands of times. For one thread, while nothing is written or dropped.
+        """
+        if self.repair or self._held is not None:
+            yield
+            return
+        self._held = {}
+        try:
+            yield
+        finally:
+            self._held = None
 
     def check_writable(self) -> None:
         """Publish, fail to overwrite and remove a small file; take and give back a lock.

@@ -54,7 +54,7 @@ def log_report(
         try:
             for name, value in facts.items():
                 client.log_param(run_id, spelled(name), shortened(value, PARAM_LIMIT))
-            artifacts_of(run, tracker.uri).log_artifacts(str(folder), FOLDER)
+            _log_files(tracker, run, folder)
         except BaseException:
             with suppress(Exception):  # what went wrong first is what is told
                 client.set_terminated(run_id, "FAILED")
@@ -68,13 +68,22 @@ def _into(
 ) -> None:
     """A later report about the same sweep replaces the files of an earlier one."""
     run_id = parent.info.run_id
-    artifacts_of(parent, tracker.uri).log_artifacts(str(folder), FOLDER)
+    _log_files(tracker, parent, folder)
     for name, value in facts.items():
         tracker.client.set_tag(run_id, f"report.{spelled(name)}", shortened(value, TAG_LIMIT))
     for name, value in tags.items():
         tracker.client.set_tag(run_id, name, value)
     note = with_report(parent.data.tags.get(NOTE, ""), parent.info.experiment_id, run_id)
     tracker.client.set_tag(run_id, NOTE, note)
+
+
+def _log_files(tracker: Tracker, run: Run, folder: Path) -> None:
+    """All files of the folder but hidden ones: Hydra's notes are not part of a report."""
+    artifacts = artifacts_of(run, tracker.uri)
+    for path in sorted(folder.rglob("*")):
+        place = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in place.parts):
+            artifacts.log_artifact(str(path), (Path(FOLDER) / place.parent).as_posix())
 
 
 def _sweep_of(tracker: Tracker, fusions: Collection[str]) -> Run | None:

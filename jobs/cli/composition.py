@@ -2,22 +2,34 @@
 on top.
 
 Hydra takes about a tenth of a second to compose one configuration, and most cells of a large sweep
-differ in plain values alone. A cell takes the short way only where it must give what Hydra gives:
-its overrides choose groups or set existing plain values, and nothing refers to anything else.
+differ in plain values alone. Everything else of a cell's overrides (choices of groups, mappings,
+`+`, `~`) is composed by Hydra as its base. A cell takes the short way only where it must give what
+Hydra gives: its plain values exist in the base, outside what other overrides touch, and nothing
+refers to anything else.
 """
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import ConfigCompositionException
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 Plain = dict[str, Any]
 NUMBERED = "${hydra.job.num}"
 KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+PATH = re.compile(r"\w+(\.\w+)*")
+
+
+class _Parsed(NamedTuple):
+    override: Override
+    is_group: bool
+    plain: bool  # it sets one value that means nothing but itself
 
 
 class Composer:
@@ -40,11 +52,11 @@ class Composer:
 
     def compose(self, overrides: Sequence[str]) -> DictConfig:
         """The configuration of a cell as Hydra composes it; of cells with a short way, that of
-        their groups alone.
+        their base alone.
         """
-        groups, values = self._split(overrides)
-        if values and self._base(groups) is not None and self._applied(groups, values) is not None:
-            return self._composed[groups]
+        base, values = self._split(overrides)
+        if values and self._applied(base, values) is not None:
+            return self._composed[base]
         return self._whole(tuple(overrides))
 
     def cell(self, overrides: Sequence[str]) -> Plain:
@@ -52,8 +64,8 @@ class Composer:
 
         Cells share the values that they have in common: they are for reading.
         """
-        groups, values = self._split(overrides)
-        applied = self._applied(groups, values)
+        base, values = self._split(overrides)
+        applied = self._applied(base, values)
         return plain_of(self._whole(tuple(overrides))) if applied is None else applied
 
     def folder(self, overrides: Sequence[str], number: int) -> Path:
@@ -71,36 +83,47 @@ class Composer:
         return self._composed[overrides]
 
     def _split(self, overrides: Sequence[str]) -> tuple[tuple[str, ...], list[Override]]:
-        """The overrides that choose groups, and the others in their order."""
-        groups, values = [], []
+        """The overrides of the base and the plain values, each in their order; everything is of
+        the base where the order of both could matter.
+        """
+        base, others, values = [], [], []
         for text in overrides:
-            override, is_group = self._parse(text)
-            if is_group:
-                groups.append(text)
-            else:
-                values.append(override)
-        return tuple(groups), values
+            parsed = self._parse(text)
+            if parsed.plain:
+                values.append(parsed.override)
+                continue
+            base.append(text)
+            if not parsed.is_group:
+                others.append(parsed.override.key_or_group)
+        if _touch(others, values):
+            return tuple(overrides), []
+        return tuple(base), values
 
-    def _parse(self, text: str) -> tuple[Override, bool]:
+    def _parse(self, text: str) -> "_Parsed":
         if text not in self._parsed:
             override = self._parser.parse_overrides([text])[0]
             is_group = self._repository.group_exists(override.key_or_group)
-            self._parsed[text] = override, is_group and not isinstance(override.value(), dict)
+            is_group = is_group and not isinstance(override.value(), dict)
+            plain = not is_group and _sets_a_plain_value(override)
+            self._parsed[text] = _Parsed(override, is_group, plain)
         return self._parsed[text]
 
-    def _base(self, groups: tuple[str, ...]) -> Plain | None:
-        """What these groups compose to; None where it refers to other values or lacks some."""
-        if groups not in self._bases:
-            raw = OmegaConf.to_container(_without_hydra(self._whole(groups)), resolve=False)
-            assert isinstance(raw, dict)
-            self._bases[groups] = {str(key): raw[key] for key in raw} if _is_plain(raw) else None
-        return self._bases[groups]
+    def _base(self, overrides: tuple[str, ...]) -> Plain | None:
+        """What these overrides compose to; None where it refers to other values, lacks some, or
+        cannot be composed: the whole cell then says why.
+        """
+        if overrides not in self._bases:
+            self._bases[overrides] = None
+            with suppress(ConfigCompositionException, OmegaConfBaseException):
+                raw = OmegaConf.to_container(_without_hydra(self._whole(overrides)), resolve=False)
+                assert isinstance(raw, dict)
+                if _is_plain(raw):
+                    self._bases[overrides] = {str(key): raw[key] for key in raw}
+        return self._bases[overrides]
 
-    def _applied(self, groups: tuple[str, ...], values: Sequence[Override]) -> Plain | None:
-        """The base of the groups with plain values on top; None where Hydra must do it."""
-        if not all(map(_sets_a_plain_value, values)):
-            return None
-        settings = self._base(groups)
+    def _applied(self, base: tuple[str, ...], values: Sequence[Override]) -> Plain | None:
+        """The base with plain values on top; None where Hydra must do it."""
+        settings = self._base(base)
         for override in values:
             if settings is not None:
                 settings = _set(settings, override.key_or_group.split("."), override.value())
@@ -119,6 +142,18 @@ def plain_of(config: DictConfig) -> Plain:
 
 def _without_hydra(config: DictConfig) -> DictConfig:
     return OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+
+
+def _touch(others: Sequence[str], values: Sequence[Override]) -> bool:
+    """Whether one of the other keys is, or may be, within a plain value's key or around it."""
+    if not all(map(PATH.fullmatch, others)):
+        return True
+    paths = [(*value.key_or_group.split("."),) for value in values]
+    for other in others:
+        path = (*other.split("."),)
+        if any(path[: len(one)] == one[: len(path)] for one in paths):
+            return True
+    return False
 
 
 def _is_plain(value: Any) -> bool:

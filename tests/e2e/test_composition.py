@@ -44,6 +44,8 @@ UNUSUAL = [
     *("+fusion.new=1", "++draws=7", "~tracking.experiment", "+further.deep=2", "fusion={kappa:3}"),
     *("draws=${n_refs}", "dataset.name=${method.name}", "dataset.name='\\${n_refs}'", "n_refs=???"),
     *("dataset.queries=[${n_refs}]", "dataset.queries=[[a],b]", "generator.map={a:b}", "+kappa=2"),
+    *("generator.map={a: b, c: d}", "~fusion.kapa", "+fusion.kappa=2", "+n_refs=2"),
+    *("fusion={kappa: 20, k: 7}", "++fusion.kappa=2", "method.channels.0.name=n", "hydra.x=1"),
     *("fusion.kapa=3", "fusion=5", "draws.deep=1", "method.channels.0.weight=2", "nothing=1"),
 ]
 
@@ -74,8 +76,8 @@ def overrides(random_: random.Random) -> list[str]:
         if random_.random() < 0.5
     ]
     chosen += random_.sample(VALUES, random_.randrange(5))
-    if random_.random() < 0.3:
-        chosen += random_.sample(UNUSUAL, 1)
+    if random_.random() < 0.5:
+        chosen += random_.sample(UNUSUAL, random_.choice([1, 1, 2]))
     random_.shuffle(chosen)
     return chosen
 
@@ -105,13 +107,15 @@ def test_every_unusual_override_is_left_to_hydra():
     with sweep() as (loader, master):
         composer = Composer(loader, master)
         for text in UNUSUAL:
-            given = ["draws=2", text]
+            given = ["draws=2", text, "fusion.kappa=3"]
             theirs = outcome(lambda given=given: plain_of(loader.load_sweep_config(master, given)))
             assert outcome(lambda given=given: composer.cell(given)) == theirs, text
 
 
 def test_hydra_composes_once_per_combination_of_groups():
+    """Whatever else the cells have in common: mappings, added keys."""
     composed = []
+    common = ["generator.map={hyde: references}", "+further.deep=2"]
     with sweep() as (loader, master):
         load = loader.load_sweep_config
 
@@ -123,12 +127,13 @@ def test_hydra_composes_once_per_combination_of_groups():
         composer = Composer(loader, master)
         for kappa in range(50):
             for method in ("desa", "original"):
-                given = [f"fusion.kappa={kappa}", f"method={method}", "draws=2"]
+                given = [f"fusion.kappa={kappa}", f"method={method}", *common, "draws=2"]
                 composer.compose(given)
                 cell = composer.cell(given)
                 assert (cell["fusion"]["kappa"], cell["method"]["name"]) == (kappa, method)
+                assert cell["generator"]["map"] == {"hyde": "references"}
                 assert composer.folder(given, kappa) == Path(str(kappa))
-    assert sorted(composed) == [["method=desa"], ["method=original"]]
+    assert sorted(composed) == [["method=desa", *common], ["method=original", *common]]
 
 
 def test_a_folder_named_after_its_overrides_is_composed():

@@ -1,6 +1,8 @@
 """What a sweep writes while its cells finish."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,8 @@ import pytest
 from desa_ray.experiment import sweep as sweeps
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.sweep import Sweep
+from desa_ray.pipeline.stage import Finished, Shard, Stage, Work
+from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset, summaries
 
 
@@ -34,6 +38,43 @@ def test_a_summary_that_is_slow_to_write_is_written_less_often(tmp_path, monkeyp
     assert written[-1] == 401
     assert len(written) < 40
     assert len(json.loads((tmp_path / "summary.json").read_text())["cells"]) == 401
+
+
+@dataclass(frozen=True)
+class Nothing(Work):
+    """Work that nobody does here."""
+
+    pool = None
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        raise NotImplementedError
+
+    def shards(self, layout: Mapping[str, Any]) -> Sequence[Shard]:
+        raise NotImplementedError
+
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        raise NotImplementedError
+
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        raise NotImplementedError
+
+
+def test_a_cell_starts_at_the_first_stage_of_its_own(tmp_path, monkeypatch):
+    """A stage that several cells share is work of the first of them; not when the sweep began."""
+    store, starts = Store(tmp_path / "store"), []
+    shared = Stage(store, "shared", 1, {}, Nothing())
+    own = [Stage(store, "own", 1, {"n": n}, Nothing(), {"shared": shared}) for n in range(2)]
+    clock = iter([1_000, 2_000, 5_000, 9_000])
+    monkeypatch.setattr(sweeps, "now_ms", lambda: next(clock))
+    monkeypatch.setattr(sweeps, "finish_cell", lambda *given: starts.append(given[4]) or {})
+    cells: Any = [SimpleNamespace(targets=[stage]) for stage in own]
+    specs: Any = [SimpleNamespace(folder=tmp_path)] * 2
+    sweep = Sweep(specs, cells, None, None, print)
+    for stage in (shared, *own):
+        sweep.on_stage_begun(stage)
+    for stage in (shared, own[1], own[0]):
+        sweep.on_stage_done(stage, None)
+    assert starts == [5_000, 1_000]
 
 
 @pytest.mark.long

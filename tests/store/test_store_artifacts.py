@@ -23,6 +23,7 @@ from store_processes import (
 
 from desa_ray.errors import DesaError
 from desa_ray.store.artifacts import Store
+from desa_ray.store.files import Files
 from desa_ray.store.keys import Key
 from desa_ray.store.sealed import seal, unseal
 
@@ -35,6 +36,24 @@ def test_an_artifact_is_there_only_after_its_manifest(root):
         artifact.manifest()
     build(artifact)
     assert Store(root).artifact(KEY).exists()
+
+
+def test_a_snapshot_reads_a_manifest_once(tmp_path, monkeypatch):
+    store, read = Store(tmp_path), []
+    look = Files.read_bytes
+
+    def counted(files: Files, name: str) -> bytes | None:
+        read.append(name)
+        return look(files, name)
+
+    with store.snapshot():
+        assert not store.artifact(KEY).exists()
+        build(Store(tmp_path).artifact(KEY))
+        monkeypatch.setattr(Files, "read_bytes", counted)
+        assert all(store.artifact(KEY).exists() for _ in range(9))
+    assert len(read) == 1
+    assert store.artifact(KEY).exists()
+    assert len(read) == 2
 
 
 def test_the_manifest_tells_key_content_counts_layout_and_parts(root):

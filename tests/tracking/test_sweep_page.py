@@ -70,6 +70,9 @@ def test_a_report_is_logged_into_its_sweep(uri, tmp_path):
     folder = tmp_path / "report"
     folder.mkdir()
     (folder / "index.html").write_text("page")
+    for name in ("figures/kappa.png", ".hydra/config.yaml"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("x")
     tracker = Tracker(uri, tmp_path / "home" / "mlartifacts")
     facts = {"data sets": "SciFact"}
     for _ in range(2):
@@ -78,7 +81,10 @@ def test_a_report_is_logged_into_its_sweep(uri, tmp_path):
         )
         assert place[1] == parent
     client = MlflowClient(uri)
-    assert [file.path for file in client.list_artifacts(parent, "report")] == ["report/index.html"]
+    logged = [file.path for file in client.list_artifacts(parent, "report")]
+    assert logged == ["report/figures", "report/index.html"]
+    (picture,) = client.list_artifacts(parent, "report/figures")
+    assert picture.path == "report/figures/kappa.png"
     assert client.get_run(parent).data.tags["report.data sets"] == "SciFact"
     assert _logged(uri, tmp_path) == parent
     note = client.get_run(parent).data.tags["mlflow.note.content"]
