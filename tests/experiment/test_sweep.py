@@ -64,7 +64,7 @@ def test_a_cell_starts_at_the_first_stage_of_its_own(tmp_path, monkeypatch):
     store, starts = Store(tmp_path / "store"), []
     shared = Stage(store, "shared", 1, {}, Nothing())
     own = [Stage(store, "own", 1, {"n": n}, Nothing(), {"shared": shared}) for n in range(2)]
-    clock = iter([1_000, 2_000, 5_000, 9_000])
+    clock = iter([1_000, 2_000, 5_000, *[9_000] * 9])
     monkeypatch.setattr(sweeps, "now_ms", lambda: next(clock))
     monkeypatch.setattr(sweeps, "finish_cell", lambda *given: starts.append(given[4]) or {})
     cells: Any = [SimpleNamespace(targets=[stage]) for stage in own]
