@@ -8,7 +8,7 @@ artifact does not exist.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -48,7 +48,7 @@ class Store:
         return self._held[key.digest]
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def snapshot(self) -> Generator[None]:
         """Within it, the manifest of a complete artifact is read once: plans ask for the same few
         thousands of times. For one thread, while nothing is written or dropped.
         """

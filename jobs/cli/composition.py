@@ -44,7 +44,7 @@ class Composer:
         self._load = loader.load_sweep_config
         self._master, self._repository = master, loader.repository
         self._parser = OverridesParser.create()
-        self._parsed: dict[str, tuple[Override, bool]] = {}
+        self._parsed: dict[str, _Parsed] = {}
         self._composed: dict[tuple[str, ...], DictConfig] = {}
         self._bases: dict[tuple[str, ...], Plain | None] = {}
         below: Any = OmegaConf.to_container(master.hydra.sweep, resolve=False)
@@ -99,7 +99,7 @@ class Composer:
             return tuple(overrides), []
         return tuple(base), values
 
-    def _parse(self, text: str) -> "_Parsed":
+    def _parse(self, text: str) -> _Parsed:
         if text not in self._parsed:
             override = self._parser.parse_overrides([text])[0]
             is_group = self._repository.group_exists(override.key_or_group)
