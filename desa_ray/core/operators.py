@@ -79,9 +79,9 @@ class SparseOperator:
 
     Attributes:
         function: takes source -> hit list of one query, and returns the channel's hit list.
-        texts: the names it needs, in `core.query_text.SPARSE_TEXTS` or
-            `core.reweighting.SPARSE_TERMS`.
-        options: numbers that `function` takes by name, or that a template of `texts` does.
+        texts: the names it needs, in `core.query_text.SPARSE_TEXTS`,
+            `core.reweighting.SPARSE_TERMS` or `core.feedback.FEEDBACK`.
+        options: numbers that `function` takes by name, or that what makes its texts does.
         one_text: as for a dense operator.
         local: what a document scores depends on its own hits alone, so that lists can be taken
             range by range.
@@ -141,9 +141,13 @@ def _source(name: str) -> SparseFunction:
     return lambda hits: hits[name]
 
 
-def _mugi(hits: Hits, **_: Fraction) -> SparseHits:
-    """The list of MuGI's text; the options are the template's."""
-    return hits["mugi"]
+def _made(name: str, equation: Callable[..., SparseHits] | None = None) -> SparseFunction:
+    """A list, or an equation of the query's list and it; options are those of its terms."""
+
+    def combined(hits: Hits, **_: Fraction) -> SparseHits:
+        return equation(hits["query"], hits[name]) if equation else hits[name]
+
+    return combined
 
 
 def _of_lists(
@@ -165,6 +169,19 @@ def _with_number(
 
 
 BOTH = ("query", "expanded")
+COUNT = Option(Fraction(1), whole=True, default=Fraction(10))
+# Without weight the query's terms would be no part of the expansion, and neither its support.
+RM3 = {
+    "fb_docs": COUNT,
+    "fb_terms": COUNT,
+    "weight": Option(Fraction(1, 1000), Fraction(1), default=Fraction(1, 2)),
+}
+ROCCHIO = {
+    "fb_docs": COUNT,
+    "fb_terms": COUNT,
+    "alpha": Option(Fraction(1, 1000), default=Fraction(1)),
+    "beta": Option(Fraction(0), default=Fraction(3, 4)),
+}
 SPARSE_OPERATORS: dict[str, SparseOperator] = {
     "original": SparseOperator(_source("query"), ("query",)),
     "product": SparseOperator(_of_lists(product, "expanded"), BOTH),
@@ -176,7 +193,7 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
     ),
     "query2doc": SparseOperator(_source("query2doc"), ("query2doc",)),
     "mugi": SparseOperator(
-        _mugi,
+        _made("mugi"),
         ("mugi",),
         {"min_repeats": Option(Fraction(0), whole=True, default=Fraction(0))},
     ),
@@ -196,4 +213,8 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
         {"kappa": Option(Fraction(0), default=Fraction(60))},
         local=False,
     ),
+    "rm3": SparseOperator(_made("rm3"), ("rm3",), RM3),
+    "rm3_product": SparseOperator(_made("rm3", product), ("query", "rm3"), RM3),
+    "rocchio": SparseOperator(_made("rocchio"), ("rocchio",), ROCCHIO),
+    "rocchio_product": SparseOperator(_made("rocchio", product), ("query", "rocchio"), ROCCHIO),
 }

@@ -17,7 +17,7 @@ rewrites them to break ties.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numba import njit
@@ -30,6 +30,8 @@ from desa_ray.engines.ranged_postings import (
     places_of,
     words,
 )
+
+Terms = Sequence[str] | Mapping[str, np.float32]  # a bag of words, or the weight of each
 
 
 class BM25:
@@ -49,13 +51,14 @@ class BM25:
         self._hits = np.zeros(0, np.bool_)
 
     def scores(
-        self, terms: Sequence[str], start: int = 0, stop: int | None = None
+        self, terms: Terms, start: int = 0, stop: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Complete result list of a bag of analysed terms.
 
         Args:
             terms: analysed query terms, in any order; a repeated term weighs as often as it occurs,
-                an unknown one matches nothing, none at all match nothing.
+                an unknown one matches nothing, none at all match nothing. Or the weight of each
+                term, as of Lucene's `BoostQuery`; of weight 0 it matches and adds nothing.
             start, stop: only documents start..stop-1 (default: all) are looked at; scratch is as
                 large as that, or as a range.
 
@@ -79,7 +82,7 @@ class BM25:
             found.append((docs + np.int32(first) if first else docs, scores))
         return _joined(found)
 
-    def scores_of(self, terms: Sequence[str], docs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scores_of(self, terms: Terms, docs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Those of the documents `docs` (int32, ascending) that hold a query term, and the scores
         that `scores` gives them, from their own postings alone.
         """
@@ -101,12 +104,13 @@ class BM25:
                 own = docs[begins[number] : begins[number + 1]] - np.int32(first)
                 yield first, self.postings.range(number), own
 
-    def _weighed(self, terms: Sequence[str]) -> tuple[Words, np.ndarray]:
+    def _weighed(self, terms: Terms) -> tuple[Words, np.ndarray]:
         """The distinct known terms in byte order: a bag's score must not depend on word order; and
         the weight of each, float32.
         """
         weights: dict[bytes, np.float32] = {}
-        for term, count in Counter(terms).items():
+        counted = terms if isinstance(terms, Mapping) else Counter(terms)
+        for term, count in counted.items():
             idf = self._idf(term)
             if idf is not None:
                 weights[term.encode()] = np.float32(count) * idf

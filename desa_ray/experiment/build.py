@@ -9,6 +9,7 @@ from typing import Any
 
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
+from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.query_text import AS_DOCUMENT
@@ -18,7 +19,7 @@ from desa_ray.experiment.counted import counted
 from desa_ray.experiment.methods import (
     ORIGINAL,
     SCORE,
-    needs_text,
+    expands,
     operator,
     options,
     own_prompts,
@@ -36,6 +37,7 @@ from desa_ray.stages.collection import CollectionStages
 from desa_ray.stages.counted_fusion import CountedPlan, counted_plan
 from desa_ray.stages.dense_ranking import DenseRankingWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
+from desa_ray.stages.feedback import FEEDBACK_INPUTS, FeedbackWork, feedback_stage
 from desa_ray.stages.fusion import FusionWork, fusion_stage
 from desa_ray.stages.lazy_fusion import LazyFusionWork
 from desa_ray.stages.plugged import operator_plugin, rule_plugin
@@ -151,6 +153,18 @@ class Builder:
         work = PostingsWork(self._indexers, self.config.cluster.range_documents)
         return postings_stage(self.collection.documents, self._analysis, work)
 
+    def _feedback(
+        self,
+        model: str,
+        numbers: Mapping[str, str],
+        scored: Mapping[str, Any],
+        inputs: Mapping[str, Stage],
+    ) -> Stage:
+        work = FeedbackWork(scorer_pool(self.config), self.config.cluster.shard_queries)
+        ranked = {name: scored[name] for name in ("k1", "b", "exclude_self")}
+        read = {name: inputs[name] for name in FEEDBACK_INPUTS if name in inputs}
+        return feedback_stage(model, numbers, ranked, read, work)
+
     @property
     def _analysis(self) -> dict[str, str]:
         sparse = self.config.sparse
@@ -182,10 +196,15 @@ class Builder:
             inputs["generation"] = generation
         if config.evaluation.exclude_self:
             inputs["corpus"] = collection.documents
+        if channel.kind == "sparse":
+            inputs["postings"] = self._postings()
+            params |= {"k1": config.sparse.k1, "b": config.sparse.b}
         for source in dict.fromkeys(("query", *operator(channel).texts)):
             text = generation if source != "query" else None
             if channel.kind == "dense":
                 inputs[source] = self._text_vectors(source, text)
+            elif source in FEEDBACK:
+                inputs[source] = self._feedback(source, numbers, params, inputs)
             else:
                 inputs[source] = self._terms(source, text, used if text else 0, numbers)
         if channel.kind == "dense":
@@ -196,11 +215,8 @@ class Builder:
                 assert generation is not None
                 given = dict(inputs)
                 inputs["calibration"] = calibration_stage(params, given, work, generation.label)
-        else:
-            inputs["postings"] = self._postings()
-            params |= {"k1": config.sparse.k1, "b": config.sparse.b}
-            if config.sparse.scores != "raw":
-                params["scores"] = config.sparse.scores
+        elif config.sparse.scores != "raw":
+            params["scores"] = config.sparse.scores
         label = f"{channel.kind} {channel.operator}"
         if generation is not None:
             label += f" {generation.label}"
@@ -237,7 +253,7 @@ class Builder:
         channels = {c.name: self._ranking(method, c, draw) for c in method.channels}
         sparse = [channel for channel in method.channels if channel.kind == "sparse"]
         original = None
-        diagnosed = len(sparse) == 1 and any(map(needs_text, method.channels))
+        diagnosed = len(sparse) == 1 and any(map(expands, method.channels))
         if diagnosed and config.ranking != "lazy":
             original = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
         named = [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from desa_ray.config import ChannelConfig, GeneratorConfig, MethodConfig, PromptConfig
+from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.operators import DenseOperator, SparseOperator
@@ -36,6 +37,11 @@ def operator(channel: ChannelConfig) -> DenseOperator | SparseOperator:
 
 def needs_text(channel: ChannelConfig) -> bool:
     """Whether a channel is built from generated text."""
+    return not {"query", *FEEDBACK}.issuperset(operator(channel).texts)
+
+
+def expands(channel: ChannelConfig) -> bool:
+    """Whether a channel's query is more than the original one."""
     return set(operator(channel).texts) != {"query"}
 
 

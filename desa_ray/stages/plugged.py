@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from desa_ray.config import RunConfig
+from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.registry import FUSIONS, Fusion, fusion_of
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, DenseOperator, SparseOperator
@@ -30,7 +31,7 @@ OPERATORS: Mapping[str, Mapping[str, DenseOperator | SparseOperator]] = {
     "sparse": SPARSE_OPERATORS,
 }
 KINDS: Mapping[str, type] = {"dense": DenseOperator, "sparse": SparseOperator}
-SOURCES = {"dense": [*DENSE_TEXTS], "sparse": [*SPARSE_TEXTS, *SPARSE_TERMS]}
+SOURCES = {"dense": [*DENSE_TEXTS], "sparse": [*SPARSE_TEXTS, *SPARSE_TERMS, *FEEDBACK]}
 CORRECT = "correct the plug-in"
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from desa_ray.engines.bm25 import BM25
 from desa_ray.engines.lucene import Lucene
 from desa_ray.engines.merged_postings import merge_ranges
 from desa_ray.engines.postings import POSTING_ARRAYS, Postings
@@ -23,6 +24,7 @@ from desa_ray.engines.ranged_postings import CorpusStatistics, RangedPostings
 from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import read_rows
+from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.tables import read_array, write_array
 from desa_ray.temporary import OwnFolder
 
@@ -113,6 +115,15 @@ def read_postings(stage: Stage) -> RangedPostings:
     terms, offsets, indptr, counts = (read_array(stage.artifact, f"{n}.npy") for n in COMMON)
     statistics = CorpusStatistics(terms, offsets, indptr, *map(int, counts))
     return RangedPostings(statistics, edges, partial(_range, stage))
+
+
+def bm25_of(cache: WorkerCache, stage: Stage) -> BM25:
+    """The scorer of a stage that has `postings` among its inputs, and `k1` and `b`."""
+    postings, k1, b = stage.inputs["postings"], stage.params["k1"], stage.params["b"]
+    return cache.get(
+        f"bm25 {postings.key.digest} {k1} {b}",
+        lambda: BM25(read_postings(postings), k1=k1, b=b),
+    )
 
 
 def _range(stage: Stage, number: int) -> Postings:

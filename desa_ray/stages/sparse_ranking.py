@@ -1,17 +1,20 @@
 """Sparse rankings: BM25 hits of each text source, the operator's scores, complete order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from desa_ray.core.adjusted import adjusted_sources
+from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.operators import SPARSE_OPERATORS, SparseHits, SparseOperator
 from desa_ray.core.ranking import sparse_order
-from desa_ray.engines.bm25 import BM25
+from desa_ray.engines.bm25 import BM25, Terms
 from desa_ray.pipeline.stage import Shard, Stage
+from desa_ray.stages.feedback import read_feedback
 from desa_ray.stages.plugged import operator_of
-from desa_ray.stages.postings import read_postings
+from desa_ray.stages.postings import bm25_of
 from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
@@ -28,7 +31,7 @@ from desa_ray.stages.worker_cache import WorkerCache
 class SparseRankingWork(RankingWork):
     """BM25 lists of each text source, operator, complete order.
 
-    Inputs: `postings`, one terms stage per text source under its name, `queries`.
+    Inputs: `postings`, one terms or feedback stage per text source under its name, `queries`.
     """
 
     def documents(self, stage: Stage) -> int:
@@ -95,22 +98,19 @@ def _operated(
     engine: WorkerCache,
     stage: Stage,
     row: int,
-    score: Callable[[BM25, Sequence[str]], tuple[np.ndarray, np.ndarray]],
+    score: Callable[[BM25, Terms], tuple[np.ndarray, np.ndarray]],
 ) -> SparseHits:
     """The operator's list from lists of its sources."""
     operator = _operator(stage)
-    k1, b = stage.params["k1"], stage.params["b"]
-    postings = stage.inputs["postings"]
-    scorer = engine.get(
-        f"bm25 {postings.key.digest} {k1} {b}", lambda: BM25(read_postings(postings), k1=k1, b=b)
-    )
+    scorer = bm25_of(engine, stage)
     used, numbers = operator, options(stage)
     if fallbacks(engine, stage)[row]:
         used, numbers = SPARSE_OPERATORS["original"], {}
     hits = {}
     for source in used.texts:
         texts = stage.inputs[source]
-        terms = engine.get(texts.key.digest, lambda texts=texts: read_terms(texts))
+        read = read_feedback if source in FEEDBACK else read_terms
+        terms = engine.get(texts.key.digest, partial(read, texts))
         hits[source] = SparseHits(*score(scorer, terms[row]))
     if stage.params.get("scores") == "adjusted":
         hits = adjusted_sources(hits)

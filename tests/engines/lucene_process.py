@@ -190,3 +190,62 @@ def _cast(name: str, value: object):
     from jnius.jnius import cast
 
     return cast(name, value)
+
+
+def fed_back(
+    documents: dict[str, str], queries: Sequence[str], model: str, numbers: Sequence[float]
+) -> list[tuple[dict[str, float], list[str], np.ndarray]]:
+    """What Anserini's own rerankers make of queries: weighted terms, and Lucene's hits and scores
+    for them.
+
+    Args:
+        documents: none of them empty.
+        model: rm3 or rocchio.
+        numbers: terms, documents and the query's weight of rm3; terms, documents, alpha and beta of
+            rocchio.
+    """
+    from jnius import autoclass
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source"
+        source.mkdir()
+        lines = [json.dumps({"id": name, "contents": text}) for name, text in documents.items()]
+        (source / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        index = str(Path(folder) / "index")
+        given = ["-collection", "JsonCollection", "-input", str(source), "-index", index]
+        given += ["-generator", "DefaultLuceneDocumentGenerator", "-threads", "1"]
+        autoclass("io.anserini.index.IndexCollection").main([*given, "-storeDocvectors"])
+        searcher = autoclass("io.anserini.search.SimpleSearcher")(index)
+        searcher.set_bm25(0.9, 0.4)
+        if model == "rm3":
+            searcher.set_rm3(*numbers)
+        else:
+            terms, best, alpha, beta = numbers
+            searcher.set_rocchio(None, terms, best, terms, best, alpha, beta, 0.0, False, False)
+        reader = autoclass("io.anserini.index.IndexReaderUtils").getReader(index)
+        names = [reader.storedFields().document(i).get("id") for i in range(reader.maxDoc())]
+        raw = autoclass("org.apache.lucene.search.IndexSearcher")(reader)
+        similarity = autoclass("org.apache.lucene.search.similarities.BM25Similarity")
+        raw.setSimilarity(similarity(0.9, 0.4))
+        to_json = autoclass("com.fasterxml.jackson.databind.ObjectMapper")().writeValueAsString
+        results = []
+        for text in queries:
+            weights = json.loads(to_json(searcher.get_feedback_terms(text)))
+            hits = json.loads(to_json(raw.search(_boosted(weights), len(documents))))["scoreDocs"]
+            scores = np.array([np.float32(hit["score"]) for hit in hits], np.float32)
+            results.append((weights, [names[hit["doc"]] for hit in hits], scores))
+        searcher.close()
+        reader.close()
+    return results
+
+
+def _boosted(weights: dict[str, float]):
+    from jnius import autoclass
+
+    should = autoclass("org.apache.lucene.search.BooleanClause$Occur").SHOULD
+    builder = autoclass("org.apache.lucene.search.BooleanQuery$Builder")()
+    for term, weight in weights.items():
+        asked = autoclass("org.apache.lucene.index.Term")("contents", term)
+        query = autoclass("org.apache.lucene.search.TermQuery")(asked)
+        builder.add(autoclass("org.apache.lucene.search.BoostQuery")(query, weight), should)
+    return builder.build()

@@ -28,6 +28,7 @@ SLOW = (
     "sparse_only",
     "half_dense",
     "bm25",
+    "rm3",
 )
 METHODS = ("desa", *(pytest.param(method, marks=pytest.mark.slow) for method in SLOW))
 SMALL = ("draws=1", "fusion.k=20", "fusion.kappa=0", "evaluation.measures=[R@5,Judged@5]")

@@ -47,6 +47,7 @@ METHODS = (
     "rank_sum",
     "desa sparse.scores=adjusted",
     "bm25",
+    "rm3_anchored",
 )
 
 
