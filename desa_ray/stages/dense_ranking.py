@@ -18,7 +18,7 @@ from desa_ray.stages.plugged import operator_of
 from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
-    fallbacks,
+    fell_back,
     options,
     own_documents,
     write_ranked,
@@ -81,11 +81,10 @@ def dense_queries(
         found = stage.inputs["calibration"]
         numbers["alpha"] = engine.get(found.key.digest, lambda: read_calibration(found)[0])
     expanded, diagnostics = operator.function(given, **numbers)
-    all_fell_back = fallbacks(engine, stage)
-    fell_back = np.array([all_fell_back[row] for row in rows], bool)
-    expanded[fell_back] = given["query"][fell_back]
+    as_it_was = np.array(fell_back(engine, stage, rows), bool)
+    expanded[as_it_was] = given["query"][as_it_was]
     angle = diagnostics.get("angle_deg")
-    angles = [None if angle is None or fell_back[i] else float(angle[i]) for i in range(len(rows))]
+    angles = [None if angle is None or as_it_was[i] else float(angle[i]) for i in range(len(rows))]
     return expanded, angles
 
 

@@ -181,14 +181,17 @@ def own_documents(cache: WorkerCache, stage: Stage) -> dict[int, int]:
     )
 
 
-def fallbacks(cache: WorkerCache, stage: Stage) -> list[bool]:
-    """Per query, whether its generated text fell back: the channel is then the Original channel."""
+def fell_back(cache: WorkerCache, stage: Stage, rows: Sequence[int]) -> list[bool]:
+    """Per query row, whether its generated text fell back: the channel is then the Original
+    channel.
+    """
     generation = stage.inputs.get("generation")
     if generation is None:
-        return [False] * stage.stored_layout()["bounds"][-1]
-    return cache.get(
+        return [False] * len(rows)
+    found = cache.get(
         f"fallback {generation.key.digest}", lambda: read_generations(generation).fallback
     )
+    return [found[row] for row in rows]
 
 
 def options(stage: Stage) -> dict[str, Fraction]:

@@ -18,7 +18,7 @@ from desa_ray.stages.postings import bm25_of
 from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
-    fallbacks,
+    fell_back,
     options,
     own_documents,
     write_ranked,
@@ -104,7 +104,7 @@ def _operated(
     operator = _operator(stage)
     scorer = bm25_of(engine, stage)
     used, numbers = operator, options(stage)
-    if fallbacks(engine, stage)[row]:
+    if fell_back(engine, stage, [row])[0]:
         used, numbers = SPARSE_OPERATORS["original"], {}
     hits = {}
     for source in used.texts:
