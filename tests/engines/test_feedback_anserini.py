@@ -52,6 +52,7 @@ def assert_as_anserini(in_lucene_process, folder: Path, home: Path, model: str, 
     return np.mean([len(own) for own in weights])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "numbers"),
     [
@@ -65,7 +66,7 @@ def test_feedback_on_the_demo_is_that_of_anserini(
     assert_as_anserini(in_lucene_process, demo_slice, tmp_path, model, **numbers)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "numbers"),
     [
