@@ -37,9 +37,8 @@ STRICT = ConfigDict(extra="forbid", strict=False)
 
 @dataclass(frozen=True, config=STRICT)
 class DatasetConfig:
-    """Where a collection comes from. `kind` names the reader (demo, beir_folder, beir,
-    ir_datasets, or a plug-in's); `path` is a folder or a zip in BEIR
-    layout.
+    """Where a collection comes from. `kind` names the reader (demo, beir_folder, beir, msmarco,
+    tables, ir_datasets, or a plug-in's); `path` is its folder, or a zip in BEIR layout.
 
     `queries` keeps only the queries with these ids, and their judgments. Of what is left, `size`
     keeps a snapshot of this many documents and `sample` this many judged queries, both the first in

@@ -50,7 +50,7 @@ def read(place: Path, split: str, findings: Findings) -> RawCollection:
     documents = list(held(_documents(corpus, findings), corpus.label))
     broken = bool(findings)
     queries = list(_queries(files["queries.jsonl"], findings))
-    qrels = list(_qrels(files[own], findings))
+    qrels = list(beir_judgments(files[own], findings))
     elsewhere = _judged_queries(files, own) - {query for query, _, _ in qrels}
     here = [(query, text) for query, text in queries if query not in elsewhere]
     counts = {"queries_of_other_splits": len(queries) - len(here)}
@@ -93,7 +93,8 @@ def _strings(
     return values if len(values) == len(names) else None
 
 
-def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int]]:
+def beir_judgments(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int]]:
+    """(query id, document id, grade) of a file of BEIR's qrels."""
     lines = numbered_lines(file.blocks(), file.label, findings)
     number, header = next(lines, (1, ""))
     if header.split("\t") != HEADER:

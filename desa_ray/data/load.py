@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from desa_ray.config import DatasetConfig
-from desa_ray.data import beir_layout, beir_sets, demo, irds
+from desa_ray.data import beir_layout, beir_sets, demo, irds, msmarco, tables
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.source import holds_generations
 from desa_ray.data.validate import validated
@@ -60,6 +60,28 @@ def _given_path(config: DatasetConfig, _home: Path) -> Path:
     return Path(config.path).expanduser()
 
 
+def _folder_reader(
+    read: Callable[[Path, str, Findings], RawCollection], identity: Callable[[Path, str], str]
+) -> Reader:
+    """The reader of collections in a folder that `dataset.path` names."""
+
+    def generations(config: DatasetConfig, home: Path) -> Path | None:
+        folder = _given_folder(config) / "generations"
+        return folder if folder.is_dir() else None
+
+    return Reader(
+        lambda config, home, findings: read(_given_folder(config), config.split, findings),
+        lambda config, home: identity(_given_folder(config), config.split),
+        generations,
+    )
+
+
+def _given_folder(config: DatasetConfig) -> Path:
+    if config.path is None:
+        raise DesaError("no folder given", where="dataset.path", hint="set it to the files' folder")
+    return Path(config.path).expanduser()
+
+
 READERS = {
     "demo": Reader(
         lambda config, home, findings: demo.load(),
@@ -68,6 +90,8 @@ READERS = {
     ),
     "beir_folder": _layout_reader(_given_path),
     "beir": _layout_reader(beir_sets.locate),
+    "msmarco": _folder_reader(msmarco.read, msmarco.identity),
+    "tables": _folder_reader(tables.read, tables.identity),
     "ir_datasets": Reader(
         lambda config, home, findings: irds.read(config),
         lambda config, home: irds.identity(config),

@@ -55,10 +55,14 @@ class SourceFile:
         try:
             with self.open() as stream:
                 yield from unpacked(stream, self.label, self.limit, self.size)
-            if _state(self.place) != self.state:
-                raise changed(self.label)
+            self.check_unchanged()
         except DAMAGE as error:
             raise unreadable(error, self.label) from error
+
+    def check_unchanged(self) -> None:
+        """Raises DesaError where the file is not the one that was opened."""
+        if _state(self.place) != self.state:
+            raise changed(self.label)
 
     def sha256(self) -> str:
         """Hex digest of the bytes, read once per process while `state` lasts: the cells of a sweep
@@ -130,14 +134,16 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, SourceFile]]:
     for file in [*folder.iterdir(), *(qrels.iterdir() if qrels.is_dir() else ())]:
         name = file.relative_to(folder).as_posix()
         if _wanted(name):
-            if not file.is_file():  # a pipe or a device would never end
-                raise DesaError("is not a plain file", where=str(file), hint="put a file there")
-            state = _state(file)
-            opener = cast(Opener, partial(open, file, "rb"))
-            yield (
-                name,
-                SourceFile(str(file), opener, unpacking.limit_of(state[0]), None, file, state),
-            )
+            yield name, plain_file(file)
+
+
+def plain_file(path: Path) -> SourceFile:
+    """A file of a folder. Raises DesaError for what is not a file."""
+    if not path.is_file():  # a pipe or a device would never end
+        raise DesaError("is not a plain file", where=str(path), hint="put a file there")
+    state = _state(path)
+    opener = cast(Opener, partial(open, path, "rb"))
+    return SourceFile(str(path), opener, unpacking.limit_of(state[0]), None, path, state)
 
 
 def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
