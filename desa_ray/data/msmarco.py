@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from desa_ray.data.raw import RawCollection, grade_of
-from desa_ray.data.source import SourceFile, plain_file
+from desa_ray.data.source import SourceFile, check_split, plain_file
 from desa_ray.errors import DesaError
 from desa_ray.lines import MAX_JSON_BYTES, Findings, numbered_lines, shown
 from desa_ray.memory import held
@@ -25,6 +25,7 @@ def open_files(place: Path, split: str) -> list[SourceFile]:
     Raises:
         DesaError: names every file that is missing, with the splits that there are.
     """
+    check_split(split)
     if not place.is_dir():
         raise DesaError("no such folder", where=str(place), hint="name the folder of the files")
     names = ["collection.tsv", f"queries.{split}.tsv", f"qrels.{split}.tsv"]

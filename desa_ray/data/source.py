@@ -137,6 +137,13 @@ def _folder_files(folder: Path) -> Iterator[tuple[str, SourceFile]]:
             yield name, plain_file(file)
 
 
+def check_split(split: str) -> None:
+    """Raises DesaError for a split that could name a file elsewhere."""
+    if "/" in split or "\\" in split or split.startswith("."):
+        what = f"split {shown(split)} is not a name"
+        raise DesaError(what, where="dataset.split", hint="write it without folders")
+
+
 def plain_file(path: Path) -> SourceFile:
     """A file of a folder. Raises DesaError for what is not a file."""
     if not path.is_file():  # a pipe or a device would never end

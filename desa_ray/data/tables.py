@@ -8,22 +8,22 @@ columns `_id` or `id`, `text` and, if they like, `title`; queries `_id` or `id` 
 judgments `query-id`, `corpus-id` and `score`, also as BEIR's TSV with its header.
 """
 
+import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from desa_ray.data.beir_layout import beir_judgments
 from desa_ray.data.raw import RawCollection, grade_of
-from desa_ray.data.source import SourceFile, plain_file
+from desa_ray.data.source import SourceFile, check_split, plain_file
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, json_rows, shown_value
 from desa_ray.memory import held
 from desa_ray.types import sha256_json
 from desa_ray.unpacking import DAMAGE, without_suffix
 
+arrow: Any = importlib.import_module("pyarrow")  # it comes without types
 ENDINGS = (".jsonl", ".parquet", ".arrow", ".tsv")
 BATCH_ROWS = 4096  # of a columnar file that are held at once
 OWN_FILES = re.compile(r"^(\.|_|cache-)")  # of `datasets` and of desktops, beside the data
@@ -44,8 +44,10 @@ def open_tables(place: Path, split: str) -> Tables:
     """The files of the folder `place`.
 
     Raises:
-        DesaError: names what is missing there, or a file that is not plain.
+        DesaError: names what is missing there, or a file that is not plain, or a split that is no
+            name.
     """
+    check_split(split)
     if not place.is_dir():
         raise DesaError("no such folder", where=str(place), hint="name a folder of tables")
     found = Tables(*(_files(place, name) for name in ("corpus", "queries", f"qrels/{split}")))
@@ -182,7 +184,7 @@ def _columnar(file: SourceFile, batches: Callable[[Path], Iterator[Any]]) -> Row
             for row in own.to_pylist():
                 number += 1
                 yield number, row
-    except (*DAMAGE, pa.ArrowException) as error:
+    except (*DAMAGE, arrow.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         what = f"cannot be read after row {number}: {reason}"
         raise DesaError(what, where=file.label, hint="write or download it again") from error
@@ -190,23 +192,23 @@ def _columnar(file: SourceFile, batches: Callable[[Path], Iterator[Any]]) -> Row
 
 
 def _parquet(path: Path) -> Iterator[Any]:
-    from pyarrow import parquet  # a tenth of a second that most commands do not need
-
+    # a tenth of a second that most commands do not need
+    parquet: Any = importlib.import_module("pyarrow.parquet")
     with parquet.ParquetFile(path) as file:
         yield from file.iter_batches(batch_size=BATCH_ROWS)
 
 
 def _arrow(path: Path) -> Iterator[Any]:
     """The batches of an arrow file: a stream, as `datasets` writes it, or one with an index."""
-    with pa.memory_map(str(path)) as source:
+    with arrow.memory_map(str(path)) as source:
         if source.read(6) == b"ARROW1":
             source.seek(0)
-            reader = pa.ipc.open_file(source)
+            reader = arrow.ipc.open_file(source)
             for number in range(reader.num_record_batches):
                 yield from _pieces(reader.get_batch(number))
         else:
             source.seek(0)
-            for batch in pa.ipc.open_stream(source):
+            for batch in arrow.ipc.open_stream(source):
                 yield from _pieces(batch)
 
 

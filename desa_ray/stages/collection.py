@@ -26,6 +26,7 @@ from desa_ray.types import Collection
 DOCUMENTS = pl.Schema({"id": pl.String, "text": pl.String})
 QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32})
 ROWS_A_PART = 65_536
+BYTES_A_PART = 256 << 20  # of text, about: a worker that reads a corpus holds one part
 PART = "part-{}.parquet"
 TABLES = {
     "corpus": "documents",
@@ -69,7 +70,11 @@ class TableWork(Work):
         return getattr(found, self.table)
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(self._frame(stage).height, ROWS_A_PART)}
+        frame, rows = self._frame(stage), ROWS_A_PART
+        if "text" in frame.columns:
+            size = int(frame["text"].str.len_bytes().sum())
+            rows = max(1, min(rows, BYTES_A_PART * frame.height // max(1, size)))
+        return {"bounds": bounds(frame.height, rows)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, PART)

@@ -119,6 +119,8 @@ def test_problems_of_tables_name_file_and_row(tmp_path):
     assert "lacks corpus" in refusal(folder, kind="tables")
     assert "lacks corpus, qrels/dev" in refusal(folder, kind="tables", split="dev")
     assert "no such folder" in refusal(folder / "nowhere", kind="tables")
+    assert "is not a name" in refusal(folder, kind="tables", split="../../secret")
+    assert "is not a name" in refusal(folder, kind="msmarco", split="../secret")
     (folder / "corpus.tsv").write_text("1\tx\n")
     assert "is a TSV file" in refusal(folder, kind="tables")
 

@@ -74,6 +74,22 @@ def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_swee
         assert contents == _contents(tmp_path / "home" / "store", set(contents))
 
 
+def test_counted_in_ranges_by_ray_equals_serial(demo_slice, serial_sweep, desa, tmp_path):
+    """Two JVMs index four ranges and Ray's actors count; serially it is one index."""
+    homes = [Path(shutil.copytree(serial_sweep / "home", tmp_path / name)) for name in "ab"]
+    shutil.rmtree(homes[0] / "store" / "postings")
+    given = [*dataset(demo_slice), "method=desa", "draws=1", "ranking=counted"]
+    sizes = ["cluster.range_documents=60", "cluster.indexers=2", "cluster.shard_queries=7"]
+    desa("run", *given, *sizes, home=homes[0])
+    cell, records, stages = computed(typed(*given), homes[1])
+    assert "rank_counts" in stages
+    (own,) = tmp_path.glob("outputs/*/*/records.parquet")
+    assert pl.read_parquet(own).drop("config_hash").rows() == records.drop("config_hash").rows()
+    contents = {stage.key.digest: stage.artifact.manifest()["content"] for stage in cell.fused}
+    assert contents == _contents(homes[0] / "store", set(contents))
+    assert len(list((homes[0] / "store" / "postings").glob("*/docs-*.npy"))) == 4
+
+
 def test_run_writes_what_it_says_and_logs_it_to_mlflow(demo_slice, warm_home, desa, tmp_path):
     desa("run", *dataset(demo_slice), "evaluation.measures=[R@100]", "draws=2", "cluster=serial")
     (cell,) = summaries(tmp_path)

@@ -7,9 +7,11 @@ import polars as pl
 import pytest
 
 import desa_ray.experiment.build as build_module
+import desa_ray.stages.collection as collection_module
 import desa_ray.stages.counted_fusion as counted_module
 import desa_ray.stages.prefix as prefixes_module
 import desa_ray.stages.score_layout as layout_module
+from desa_ray.data import load_collection
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.pools import lucene_pool
 from desa_ray.experiment.prepare import prepare_cell
@@ -18,6 +20,7 @@ from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
 from desa_ray.pipeline.machine import Machine
 from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import ancestors
+from desa_ray.stages.collection import read_rows
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset
 
@@ -86,6 +89,21 @@ def test_as_many_jvms_as_ranges_and_memory(monkeypatch):
     assert lucene_pool(config, 10_000_000).size == 6  # 24 GB hold so many heaps of 1 GB, four times
     assert lucene_pool(typed("method=bm25", "cluster.indexers=9"), 5_183).size == 9
     assert lucene_pool(typed("method=bm25", "cluster=existing"), 10).size is None
+
+
+def test_parts_of_long_texts_are_bounded(small_slice, tmp_path, monkeypatch):
+    """A corpus of long texts has parts of fewer rows, and the same rows."""
+    monkeypatch.setattr(collection_module, "BYTES_A_PART", 5_000)
+    cell = prepare_cell(
+        typed(*dataset(small_slice), "method=bm25"), Store(str(tmp_path / "store")), tmp_path
+    )
+    corpus = cell.collection.documents
+    edges = corpus.stored_layout()["bounds"]
+    whole = load_collection(cell.config.dataset, data_home=tmp_path).documents
+    size = whole["text"].str.len_bytes().sum()
+    assert len(edges) - 1 == -(-100 // (5_000 * 100 // size)) > 2
+    assert read_rows(corpus).equals(whole)
+    assert read_rows(corpus, 7, 61).equals(whole[7:61])
 
 
 def test_postings_of_one_range_keep_their_parts(small_slice, tmp_path):
