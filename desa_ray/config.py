@@ -241,11 +241,29 @@ class DecodingConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class FusionConfig:
-    """`replay`: exact sums, or the paper's authors' floats (`desa_ray.core.fusion.release`)."""
+    """What fuses the channels of every method that names no fusion of its own.
 
+    Attributes:
+        rule: a name in `desa_ray.core.fusion.registry` or `desa_ray.core.rules.registry`, `score`,
+            or a plug-in's.
+        replay: exact sums, or the paper's authors' floats (`desa_ray.core.fusion.release`).
+        weights: of channels by their kind, instead of the method's.
+        normaliser, mean: of rules of scores; None for the rule's own.
+        least, most: limits of a channel's scores by its kind, where a rule needs them.
+        prefix: only so many documents of each channel are fused, where a method does not say so
+            itself; None for all, and 1,000 for rules of scores.
+    """
+
+    rule: Name = "rrf"
     kappa: Rational = Fraction(60)
     k: Count = 20
     replay: Literal["exact", "release"] = "exact"
+    weights: dict[Literal["dense", "sparse"], Rational] | None = None
+    normaliser: Name | None = None
+    mean: Name | None = None
+    least: dict[Literal["dense", "sparse"], Rational] | None = None
+    most: dict[Literal["dense", "sparse"], Rational] | None = None
+    prefix: Count | None = None
 
 
 @dataclass(frozen=True, config=STRICT)

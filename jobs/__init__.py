@@ -20,4 +20,5 @@ VERBS = (
     "compare",
     "depth",
     "audit",
+    "tune",
 )

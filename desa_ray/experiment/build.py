@@ -16,7 +16,9 @@ from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.engines.analysis import analyzer_name
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.counted import counted
+from desa_ray.experiment.fusing import rule_params, used_kappa, with_rule
 from desa_ray.experiment.methods import (
+    BY_SCORES,
     ORIGINAL,
     SCORE,
     expands,
@@ -44,6 +46,7 @@ from desa_ray.stages.plugged import operator_plugin, rule_plugin
 from desa_ray.stages.postings import PostingsWork, postings_stage
 from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
 from desa_ray.stages.ranking import ranking_stage
+from desa_ray.stages.rule_fusion import RuleFusionWork
 from desa_ray.stages.score_fusion import ScoreFusionWork
 from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
 from desa_ray.stages.sparse_ranking import SparseRankingWork
@@ -247,8 +250,9 @@ class Builder:
         params, inputs, label = self._scored(method, channel, draw)
         return top_scores_stage(params, inputs, work, label)
 
-    def _fused(self, method: MethodConfig, draw: int) -> Stage:
+    def _fused(self, named: MethodConfig, draw: int) -> Stage:
         config = self.config
+        method = with_rule(named, config.fusion)
         texts = {prompt: self.source.stage(prompt, draw) for prompt in prompts(method)}
         channels = {c.name: self._ranking(method, c, draw) for c in method.channels}
         sparse = [channel for channel in method.channels if channel.kind == "sparse"]
@@ -256,13 +260,13 @@ class Builder:
         diagnosed = len(sparse) == 1 and any(map(expands, method.channels))
         if diagnosed and config.ranking != "lazy":
             original = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
-        named = [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels]
+        own = [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels]
         params: dict[str, Any] = {
-            "channels": named,
+            "channels": own,
             "fusion": method.fusion,
             "weighting": method.weighting,
             "prefix": method.prefix,
-            "kappa": str(config.fusion.kappa),
+            "kappa": str(used_kappa(method, config.fusion)),
             "k": config.fusion.k,
             "measures": self.measures,
             "cutoffs": list(CUTOFFS),
@@ -270,10 +274,11 @@ class Builder:
         }
         if config.fusion.replay != "exact":
             params["replay"] = config.fusion.replay
-        if method.fusion != SCORE and (plugged := rule_plugin(method.fusion)):
+        params |= rule_params(method, config.fusion)
+        if method.fusion not in BY_SCORES and (plugged := rule_plugin(method.fusion)):
             params["plugin"] = plugged
         scores: dict[str, Stage] = {}
-        if method.fusion == SCORE or method.weighting == "confidence":
+        if method.fusion in BY_SCORES or method.weighting == "confidence":
             scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}
             params["top_scores"] = TOP_SCORES
         if computed_plainly(self.measures):
@@ -285,10 +290,14 @@ class Builder:
             work = LazyFusionWork(work.pool, work.shard_queries)
         if method.fusion == SCORE:
             work = ScoreFusionWork(work.pool, work.shard_queries)
+        elif method.fusion in BY_SCORES:
+            work = RuleFusionWork(work.pool, work.shard_queries)
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
+        if config.fusion.rule != "rrf":
+            label += f" {config.fusion.rule}"
         stages = self.collection, channels, texts, original
         fused = fusion_stage(*stages, params, work, label, scores)
-        if config.ranking != "counted" or method.fusion == SCORE:
+        if config.ranking != "counted" or method.fusion in BY_SCORES:
             return fused
         scored = {c.name: self._scored(method, c, draw) for c in method.channels}
         compared = self._scored(ORIGINAL, ORIGINAL.channels[1], 0) if original else None

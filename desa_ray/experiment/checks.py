@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import parse_measures
 from desa_ray.errors import DesaError, Problems, listed
+from desa_ray.experiment.fusing import fused_config, rule_problems
 from desa_ray.experiment.methods import (
     RECORDED,
     check_generator_map,
@@ -27,12 +28,14 @@ def measures_of(config: RunConfig) -> list[str]:
 
 def setting_problems(config: RunConfig) -> list[DesaError]:
     """Everything wrong with the settings as such: what can be known without any file."""
+    fused = fused_config(config)
     problems = [
         *_unknown_engines(config),
         *_analyzer_problems(config),
         *_scorer_problems(config),
         *check_generator_map(config.generator),
-        *check_method(config.method, config.generator, config.n_refs, config.prompt),
+        *rule_problems(config),
+        *check_method(fused.method, config.generator, config.n_refs, config.prompt),
     ]
     if texts_needed(config.method):
         problems += decoding_problems(config)
@@ -49,11 +52,11 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     except DesaError as found:
         problems.append(found)
     if config.evaluation.access_depths and not problems:
-        problems += check_access_depths(config)
+        problems += check_access_depths(fused)
     if config.ranking == "lazy" and not problems:
-        problems += check_lazy(config, measures_of(config))
+        problems += check_lazy(fused, measures_of(config))
     if config.ranking == "counted" and not problems:
-        problems += check_counted(config, measures_of(config))
+        problems += check_counted(fused, measures_of(config))
     return problems
 
 

@@ -17,6 +17,7 @@ from desa_ray.engines.prompts import Prompt, load_prompt, prompt_from, prompt_na
 from desa_ray.errors import DesaError, choices, listed
 from desa_ray.plugins import shadowed
 from desa_ray.stages.plugged import OPERATORS, operator_names, operator_of, rule_names, rule_of
+from desa_ray.stages.rule_fusion import SCORE_RULES
 
 ORIGINAL = MethodConfig(
     name="original",
@@ -25,7 +26,8 @@ ORIGINAL = MethodConfig(
         ChannelConfig(name="sparse", kind="sparse", operator="original"),
     ),
 )
-SCORE = "score"  # the fusion that sums scores instead of ranks
+SCORE = "score"  # the fusion of QuDAR's audit, which sums scores instead of ranks
+BY_SCORES = (SCORE, *SCORE_RULES)  # fusions that read the top scores of every channel
 REFERENCES_PROMPT = "references"  # the prompt whose texts `n_refs` counts
 RECORDED = "recorded"  # the kind of generator that reads texts: they are decoded already
 UNBOUNDED = ("geometric",)  # a factor that rounds to 0 has no logarithm
@@ -175,15 +177,16 @@ def _method_problems(
         problem(
             f"two channels named {listed(repeated)}", f"rename one; there are: {listed(names, 20)}"
         )
-    rules = [*rule_names(), SCORE]
+    rules = [*rule_names(), *BY_SCORES]
     if method.fusion not in rules:
         problem(f"unknown fusion {method.fusion!r}", f"known: {listed(rules, 20)}")
-    elif method.fusion not in FUSIONS and method.fusion != SCORE:
+    elif method.fusion not in (*FUSIONS, *BY_SCORES):
         rule_of(method.fusion)
     if clash := shadowed("fusion", method.fusion, FUSIONS):
         problems.append(clash)
-    if method.fusion == SCORE and not (method.prefix and method.prefix <= TOP_SCORES):
-        what = f"prefix is {method.prefix}, but fusion 'score' reads at most {TOP_SCORES} scores"
+    if method.fusion in BY_SCORES and not (method.prefix and method.prefix <= TOP_SCORES):
+        reads = f"fusion {method.fusion!r} reads at most {TOP_SCORES} scores"
+        what = f"prefix is {method.prefix}, but {reads}"
         problem(what, f"add prefix: {TOP_SCORES}")
     if method.weighting == "confidence" and any(channel.weight != 1 for channel in method.channels):
         problem(
@@ -264,7 +267,7 @@ def _channel_problems(method: MethodConfig, channel: ChannelConfig) -> list[tupl
     if channel.operator not in known:
         what = f"unknown {channel.kind} operator {channel.operator!r}"
         return [*found, (what, choices(channel.operator, known))]
-    scored = method.fusion == SCORE or method.weighting == "confidence"
+    scored = method.fusion in BY_SCORES or method.weighting == "confidence"
     if scored and channel.operator in UNBOUNDED:
         what = f"scores of operator {channel.operator!r} may be minus infinity"
         found.append((what, "fuse its ranks with fixed weights (fusion: rrf, weighting: fixed)"))

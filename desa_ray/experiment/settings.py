@@ -37,7 +37,7 @@ NO_KEY = (
 
 # A setting that came with a later version stands where it differs from what was done before it:
 # records of both versions then agree.
-LATER = {"sparse.analyzer": "en"}
+LATER = {"sparse.analyzer": "en", "fusion.rule": "rrf"}
 
 
 def cell_settings(cell: Cell) -> dict[str, str]:

@@ -13,6 +13,7 @@ from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.records import labels
+from desa_ray.stages.rule_fusion import why_no_depths
 
 TIE = 1e-12
 
@@ -153,8 +154,11 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
         "kappa": int(kappa) if kappa.denominator == 1 else str(kappa)
     }
     of_draws, of_queries = fallback_pct(records)
+    rule, reason = cell.config.fusion.rule, why_no_depths(cell.fused[0].params)
     return {
         **shown,
+        **({"rule": rule} if rule != "rrf" else {}),
+        **({"no_depths": reason} if reason else {}),
         "ranking": cell.config.ranking,
         "n_queries": records["query_id"].n_unique(),
         "draws": len(cell.fused),

@@ -27,6 +27,7 @@ from desa_ray.report.equivalence import leave_one_out_table
 from desa_ray.report.escapes import markdown
 from desa_ray.report.families import families_table
 from desa_ray.report.figures import FIGURES, Figure, difference_figure
+from desa_ray.report.fusion_rules import fusion_rules_tables
 from desa_ray.report.grid import grid_table
 from desa_ray.report.judgments import judgments_table
 from desa_ray.report.latex import latex_document, latex_table
@@ -108,6 +109,7 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
         lambda study, _: robustness_table(study),
         "needs several values of kappa, K, encoder, generator, corpus size or another setting",
     ),
+    ("fusion rules", fusion_rules_tables, ""),
     ("robustness by method", lambda study, _: robustness_by_method_table(study), ""),
     ("tests of data sets", dataset_tests_table, ""),
     ("depths", lambda study, _: depth_quantiles_tables(study), ""),

@@ -25,6 +25,8 @@ from desa_ray.store.content import rows_content
 from desa_ray.types import sha256_json
 
 LABELS = ("dataset", "method", "generator", "encoder", "kappa", "k", "n_refs", "corpus_docs")
+# Settings that records name only where they are not these.
+UNNAMED = {"fusion.rule": "rrf"}
 MEANS = (
     *("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "depth_total"),
     *("sparse_support", "dense_exhausted", "sparse_exhausted"),
@@ -189,7 +191,11 @@ def _with_axes(found: Mapping[tuple, RecordedCell]) -> list[RecordedCell]:
         for other in others:
             axes |= {name for name, _ in first.settings.items() ^ other.settings.items()}
     ordered = tuple(sorted(axes))
-    return [replace(cell, axes=ordered) for cell in found.values()]
+    unnamed = {name: value for name, value in UNNAMED.items() if name in axes}
+    return [
+        replace(cell, axes=ordered, settings={**unnamed, **cell.settings})
+        for cell in found.values()
+    ]
 
 
 def number_of(value: object) -> float:

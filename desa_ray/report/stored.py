@@ -76,7 +76,7 @@ class StoredFusion:
         if digest is None:
             known = [channel["name"] for channel in self.key.params["channels"]]
             raise DesaError(f"there is no channel {name!r}", hint=choices(name, known))
-        artifact = self._artifact("ranking", digest)
+        artifact = self.artifact("ranking", digest)
         parts, ids = artifact.parts(), self.corpus["id"]
         lengths = pl.concat(
             pl.read_parquet(artifact.read_part(part), glob=False)
@@ -96,7 +96,7 @@ class StoredFusion:
 
     def fused(self) -> pl.DataFrame:
         """The fused run of every query: `query_id`, `rank` from 1, `doc_id`."""
-        artifact = self._artifact("fusion", self.key.digest)
+        artifact = self.artifact("fusion", self.key.digest)
         names = [name for name in artifact.parts() if name.startswith("run-")]
         run = pl.concat(pl.read_parquet(artifact.read_part(name), glob=False) for name in names)
         ranks = pl.int_ranges(1, pl.col("docs").list.len() + 1).alias("rank")
@@ -127,17 +127,18 @@ class StoredFusion:
             )
         return entry.key
 
-    def _artifact(self, stage: str, digest: str) -> Artifact:
+    def artifact(self, stage: str, digest: str) -> Artifact:
+        """A stored stage by its key; errors as for the class."""
         return self.store.artifact(self._find(stage, digest))
 
     def table(self, stage: str, digest: str) -> pl.DataFrame:
         """All rows of a stored table."""
-        artifact = self._artifact(stage, digest)
+        artifact = self.artifact(stage, digest)
         names = [name for name in artifact.parts() if name.startswith(("part-", "kept."))]
         return pl.concat([pl.read_parquet(artifact.read_part(name), glob=False) for name in names])
 
     def _ranking(self, digest: str, row: int) -> np.ndarray:
-        artifact = self._artifact("ranking", digest)
+        artifact = self.artifact("ranking", digest)
         edges = artifact.manifest()["layout"]["bounds"]
         part = int(np.searchsorted(edges, row, side="right")) - 1
         lengths = pl.read_parquet(artifact.read_part(f"queries-{part:05d}.parquet"), glob=False)[

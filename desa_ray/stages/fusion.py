@@ -253,16 +253,28 @@ def _fuse(inputs: Inputs, row: int, query: str) -> FusedQuery:
         ranking for ranking, kind in zip(complete, weighed.kinds, strict=True) if kind == "sparse"
     ]
     if inputs.original_sparse is not None and not record["fallback"]:
-        original = inputs.original_sparse.docs(row)
-        record["turnover"] = turnover(sparse[0], original)
-        record["rr_change"] = rr_change(
-            sparse[0], original, inputs.relevant.get(query, np.empty(0, np.int32))
-        )
-        record["support_retained"] = support_retained(sparse[0], original)
-    needed = depth_needed(params["measures"])
-    depth = None if needed is None else max(needed, params["run_depth"], k)
+        record |= mechanism(inputs, row, query, sparse[0])
+    depth = head_needed(params)
     head, tops = fusion.both(channels, weighed.weights, kappa, depth, k, params["cutoffs"])
     return FusedQuery(record, replayed, head, tops)
+
+
+def mechanism(inputs: Inputs, row: int, query: str, sparse: Numbers) -> dict[str, float | None]:
+    """The diagnostics of method.md section 9 of a complete sparse ranking."""
+    assert inputs.original_sparse is not None
+    original = inputs.original_sparse.docs(row)
+    relevant = inputs.relevant.get(query, np.empty(0, np.int32))
+    return {
+        "turnover": turnover(sparse, original),
+        "rr_change": rr_change(sparse, original, relevant),
+        "support_retained": support_retained(sparse, original),
+    }
+
+
+def head_needed(params: Params) -> int | None:
+    """How many documents of the fused order are looked at; None for all."""
+    needed = depth_needed(params["measures"])
+    return None if needed is None else max(needed, params["run_depth"], params["k"])
 
 
 def query_record(

@@ -16,7 +16,8 @@ import numpy as np
 
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import depth_needed
-from desa_ray.core.fusion.depth import Replay, replay_prefixes
+from desa_ray.core.fusion.depth import Replay
+from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.errors import DesaError
 from desa_ray.stages.fusion import FusedQuery, FusionWork, query_record
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
@@ -46,7 +47,10 @@ def check_lazy(
     if config.fusion.replay != "exact":
         what = "replay 'release' looks at how many documents all lists hold"
         found.append(DesaError(what, where="fusion.replay", hint=f"{hint}, or replay=exact"))
-    if config.method.fusion != "rrf" and config.method.prefix is None:
+    rule = FUSIONS.get(config.method.fusion)
+    by_heads = rule is not None and rule.prefixes is not None
+    allowed = by_heads if ranking == "lazy" else config.method.fusion == "rrf"
+    if not allowed and config.method.prefix is None:
         what = f"fusion {config.method.fusion!r} reads complete rankings"
         found.append(
             DesaError(
@@ -127,13 +131,12 @@ class _State:
     def _replay(self, k: int) -> Replay | None:
         channels, lengths = self.channels(), self.weighed.used(self.weighed.cut_lengths)
         kappa, weights = Fraction(self.params["kappa"]), self.weighed.weights
+        rule = rule_of(self.params["fusion"], expected=self.params.get("plugin"))
         if [docs.size for docs in channels] == lengths:
-            return rule_of(self.params["fusion"], expected=self.params.get("plugin")).replay(
-                channels, weights, kappa, k
-            )
-        if self.params["fusion"] != "rrf":
+            return rule.replay(channels, weights, kappa, k)
+        if rule.prefixes is None:
             return None
-        return replay_prefixes(channels, lengths, weights, kappa, k)
+        return rule.prefixes(channels, lengths, weights, kappa, k)
 
 
 def _fused(inputs: Inputs, state: _State, query: str) -> FusedQuery:

@@ -127,6 +127,9 @@ def note(text: str) -> None:
 def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> PlainTable:
     """Cells as rows, the main numbers as columns; what is the same for all is in the title."""
     names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
+    if any("rule" in cell for cell in cells):
+        names = (*names, "rule")
+        cells = [{"rule": "rrf", **cell} for cell in cells]
     # A column says something only where two cells that have the setting at all differ in it.
     known: dict[str, list] = {}
     for name in names:

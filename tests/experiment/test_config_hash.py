@@ -70,6 +70,16 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "channel.weight": ((), "method.channels.1.weight=1/2"),
     "channel.prompt": ((), "method.channels.1.prompt=mugi"),
     "channel.options": (("method=relaxed_count",), "method.channels.1.options.count=7"),
+    "fusion.rule": ((), "fusion.rule=isr"),
+    "fusion.weights": ((), "fusion.weights={sparse: 1/3}"),
+    "fusion.normaliser": (("fusion.rule=convex",), "fusion.normaliser=min_max"),
+    "fusion.mean": (("fusion.rule=opensearch",), "fusion.mean=harmonic"),
+    "fusion.least": (("fusion.rule=convex",), "fusion.least={sparse: -1}"),
+    "fusion.most": (
+        ("fusion.rule=convex", "fusion.normaliser=bounds", "fusion.most={dense: 1, sparse: 50}"),
+        "fusion.most={dense: 1, sparse: 60}",
+    ),
+    "fusion.prefix": ((), "fusion.prefix=3"),
     "fusion.kappa": ((), "fusion.kappa=20"),
     "fusion.replay": ((), "fusion.replay=release"),
     "fusion.k": ((), "fusion.k=10"),
@@ -263,6 +273,18 @@ def test_settings_that_change_a_result_change_the_hash(made, hashed):
     assert equal == []
     alone = {setting: own for setting, own in seen.items() if not CHANGES[setting][0]}
     assert len(set(alone.values())) == len(alone)
+
+
+def test_a_rule_has_one_key_however_it_is_named(made):
+    """Rules that methods name have the keys that they had; weights, by group or by channel."""
+    for first, second in (
+        (("method=qudar_score",), ("method=qudar_score", "fusion.rule=score")),
+        (("method.fusion=exp4fuse",), ("fusion.rule=exp4fuse",)),
+        (("method.channels.1.weight=1/3",), ("fusion.weights={sparse: 1/3}",)),
+        ((), ("fusion.rule=weighted_rrf",)),
+        (("fusion.rule=convex",), ("fusion.rule=convex", "fusion.kappa=20")),
+    ):
+        assert [s.key for s in made(*first).fused] == [s.key for s in made(*second).fused]
 
 
 def test_settings_that_change_no_result_keep_the_hash(hashed):

@@ -175,7 +175,7 @@ def _first(
 
 
 @dataclass(frozen=True)
-class _Open:
+class OpenList:
     """A list that is not read to its end."""
 
     place: int
@@ -200,7 +200,7 @@ def _proved(rule: Rule, lanes: Sequence[Lane], state: Sequence[int], k: int) -> 
     base = ordered({document: rule.combined(own) for document, own in seen.items()})
     candidates = [document for document, _ in base[:k]]
     last = candidates[-1]
-    precedes = _Pairs(rule, seen, opened, len(lanes))
+    precedes = Pairs(rule, seen, opened, len(lanes))
     if not precedes(last, None):
         return False
     if not all(precedes(one, two) for one, two in pairwise(candidates)):
@@ -208,27 +208,27 @@ def _proved(rule: Rule, lanes: Sequence[Lane], state: Sequence[int], k: int) -> 
     return all(precedes(last, document) for document, _ in base[k:])
 
 
-def _opened(lanes: Sequence[Lane], state: Sequence[int]) -> list[_Open] | None:
+def _opened(lanes: Sequence[Lane], state: Sequence[int]) -> list[OpenList] | None:
     """The lists with unread items; None where one of them has no bound."""
-    found: list[_Open] = []
+    found: list[OpenList] = []
     for place, (lane, count) in enumerate(zip(lanes, state, strict=True)):
         left = len(lane.values) - count
         if left:
             bound = lane.bound(count)
             if bound is None:
                 return None
-            found.append(_Open(place, bound, lane.least, left))
+            found.append(OpenList(place, bound, lane.least, left))
     return found
 
 
-class _Pairs:
+class Pairs:
     """Whether one document precedes another in every continuation.
 
     Two documents are independent in a list, unless just one place of it is unread: then at most one
     of them can be there.
     """
 
-    def __init__(self, rule: Rule, seen: Known, opened: Sequence[_Open], lists: int):
+    def __init__(self, rule: Rule, seen: Known, opened: Sequence[OpenList], lists: int):
         self.rule, self.seen, self.opened, self.lists = rule, seen, opened, lists
         self._extremes: dict[tuple[int | None, bool], Fraction] = {}
 
@@ -314,7 +314,7 @@ def _looked_up(
     if len(read) < k:
         return False
     # What was looked up takes places too; where it takes all, no unread document is there.
-    free: list[_Open] = []
+    free: list[OpenList] = []
     for own in opened:
         held = sum(known[document][own.place] is not None for document in read)
         if held < len(lanes[own.place].values):
@@ -322,5 +322,5 @@ def _looked_up(
     if not free:
         return True
     scores = sorted((rule.combined(known[document]) for document in read), reverse=True)
-    unread = _Pairs(rule, {}, free, len(lanes))
+    unread = Pairs(rule, {}, free, len(lanes))
     return scores[k - 1] > unread.extreme(None, True)

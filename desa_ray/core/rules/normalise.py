@@ -1,12 +1,16 @@
 """Normalisers: how a list's scores are rescaled before they are combined (method.md section 6.12).
 
-Each takes the scores of one list, best first, with the declared bounds of that list, and gives as
-many exact fractions. None of them changes the order of two scores.
+Each takes the scores of one list, best first, with the declared bounds of that list, and gives a
+scaling of single scores. None of them changes the order of two scores.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import lcm
+
+import numpy as np
+from numpy.typing import NDArray
 
 from desa_ray.core.rules.constants import root
 from desa_ray.errors import DesaError
@@ -25,70 +29,112 @@ class ScoreBounds:
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """(s - low) / span, the statistics of a list once they are known.
+
+    Attributes:
+        same: what every score gets where `span` is 0.
+        floor: what values of at most 0 read as; None where they stay.
+        cap: whether values above 1 read as 1.
+    """
+
+    low: Fraction
+    span: Fraction
+    same: Fraction = Fraction(0)
+    floor: Fraction | None = None
+    cap: bool = False
+
+    def exact(self, score: Fraction) -> Fraction:
+        if not self.span:
+            return self.same
+        value = (score - self.low) / self.span
+        if self.cap and value > 1:
+            return Fraction(1)
+        return self.floor if self.floor is not None and value <= 0 else value
+
+    def floats(self, scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Values of float64 scores, and a bound of their errors."""
+        if not self.span:
+            return np.full(scores.size, float(self.same)), 2.0**-52 * abs(float(self.same))
+        low, span = float(self.low), float(self.span)
+        values = (scores - low) / span
+        largest = float(np.abs(scores).max(initial=0.0)) + abs(low)
+        if self.cap:
+            values = np.minimum(values, 1.0)
+        if self.floor is not None:
+            values = np.where(values <= 0, float(self.floor), values)
+        return values, 2.0**-50 * largest / span
+
+
+@dataclass(frozen=True)
 class Normaliser:
     """A way to normalise the scores of one list.
 
     Attributes:
-        apply: scores, best first, and declared bounds to normalised scores.
+        fit: scores, best first, and declared bounds to the scaling of each score.
         whole: what it must know of the whole list, such as "its smallest score"; "" where the
             declared bounds and the first score suffice.
         needs: the bounds that must be declared.
     """
 
-    apply: Callable[[Scores, ScoreBounds], list[Fraction]]
+    fit: Callable[[Scores, ScoreBounds], Scaling]
     whole: str = ""
     needs: tuple[str, ...] = ()
 
+    def apply(self, scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+        """The normalised scores of a list."""
+        scaling = self.fit(scores, bounds)
+        return [scaling.exact(score) for score in scores]
 
-def plain(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+
+def plain(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """The scores as they are."""
-    return list(scores)
+    return Scaling(Fraction(0), Fraction(1))
 
 
-def theoretical(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def theoretical(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """(s - least) / (max - least) with the declared least; 0 where the first score is the least."""
     assert bounds.least is not None
-    return _scaled(scores, bounds.least, scores[0], Fraction(0)) if scores else []
+    return _between(bounds.least, scores[0] if scores else bounds.least, Fraction(0))
 
 
-def declared(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def declared(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """(s - least) / (most - least) with declared bounds."""
     assert bounds.least is not None
     assert bounds.most is not None
-    return _scaled(scores, bounds.least, bounds.most, Fraction(0))
+    return _between(bounds.least, bounds.most, Fraction(0))
 
 
-def min_max(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def min_max(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """(s - min) / (max - min) of the list; 1 where all scores are equal."""
-    return _scaled(scores, scores[-1], scores[0], Fraction(1)) if scores else []
+    low, high = (scores[-1], scores[0]) if scores else (Fraction(0), Fraction(0))
+    return _between(low, high, Fraction(1))
 
 
-def z_score(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def z_score(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """(s - mean) / sigma with the sample's standard deviation; 0 where all scores are equal."""
-    mean, sigma = moments(scores)
-    return [(s - mean) / sigma if sigma else Fraction(0) for s in scores]
+    return Scaling(*moments(scores))
 
 
-def three_sigma(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def three_sigma(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """(s - mean + 3 sigma) / (6 sigma), Qdrant's; 1/2 where all scores are equal."""
     mean, sigma = moments(scores)
-    return [(s - mean + 3 * sigma) / (6 * sigma) if sigma else HALF for s in scores]
+    return Scaling(mean - 3 * sigma, 6 * sigma, HALF)
 
 
-def euclidean(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def euclidean(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """The score over the root of the sum of squares; 0 where all scores are 0."""
     if scores and scores[-1] < 0:
         raise DesaError("l2 takes no score below 0", hint="use min_max or z_score")
-    norm = root(sum((s * s for s in scores), Fraction(0)))
-    return [s / norm if norm else Fraction(0) for s in scores]
+    return Scaling(Fraction(0), root(sum((s * s for s in scores), Fraction(0))))
 
 
-def floored_min_max(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def floored_min_max(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """OpenSearch's min_max: that of the list, 0 read as 0.001."""
-    return [x or FLOOR for x in min_max(scores, bounds)]
+    return replace(min_max(scores, bounds), floor=FLOOR)
 
 
-def floored_z_score(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def floored_z_score(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """OpenSearch's z_score: what is at most 0 reads 0.001, a score equal to the mean the list's
     largest raw score (its source has it so for lists of one score).
 
@@ -101,21 +147,19 @@ def floored_z_score(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
             " score, above better documents",
             hint="use min_max",
         )
-    if not sigma:
-        return list(scores)
-    return [max((s - mean) / sigma, Fraction(0)) or FLOOR for s in scores]
+    return Scaling(mean, sigma, floor=FLOOR) if sigma else plain(scores, bounds)
 
 
-def clipped(scores: Scores, bounds: ScoreBounds) -> list[Fraction]:
+def clipped(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """OpenSearch's min_max with lower and upper bounds in mode clip: below reads 0.001, above 1."""
     low, high = bounds.least, bounds.most
     assert low is not None
     assert high is not None
     if not scores or scores[0] == scores[-1]:
-        return [Fraction(1)] * len(scores)
+        return Scaling(Fraction(0), Fraction(0), Fraction(1))
     if scores[0] < low or scores[-1] > high:
         raise DesaError("no score lies within the declared bounds", hint="declare others")
-    return [min(max(s - low, Fraction(0)) / (high - low), Fraction(1)) or FLOOR for s in scores]
+    return Scaling(low, high - low, floor=FLOOR, cap=True)
 
 
 def moments(scores: Scores) -> tuple[Fraction, Fraction]:
@@ -123,13 +167,16 @@ def moments(scores: Scores) -> tuple[Fraction, Fraction]:
     count = len(scores)
     if not count:
         return Fraction(0), Fraction(0)
-    mean = sum(scores, Fraction(0)) / count
-    squares = sum(((s - mean) ** 2 for s in scores), Fraction(0))
-    return mean, root(squares / max(count - 1, 1))
+    unit = lcm(*(s.denominator for s in scores))
+    whole = [s.numerator * (unit // s.denominator) for s in scores]
+    total = sum(whole)
+    squares = count * sum(n * n for n in whole) - total * total
+    variance = Fraction(squares, count * max(count - 1, 1) * unit * unit)
+    return Fraction(total, count * unit), root(variance)
 
 
-def _scaled(scores: Scores, low: Fraction, high: Fraction, same: Fraction) -> list[Fraction]:
-    return [(s - low) / (high - low) if high > low else same for s in scores]
+def _between(low: Fraction, high: Fraction, same: Fraction) -> Scaling:
+    return Scaling(low, max(high - low, Fraction(0)), same)
 
 
 NORMALISERS = {

@@ -12,7 +12,13 @@ from typing import TypeVar
 
 from desa_ray.core.rules import combine
 from desa_ray.core.rules.combine import Combine
-from desa_ray.core.rules.normalise import NORMALISERS, OPENSEARCH, Normaliser, ScoreBounds
+from desa_ray.core.rules.normalise import (
+    NORMALISERS,
+    OPENSEARCH,
+    Normaliser,
+    Scaling,
+    ScoreBounds,
+)
 from desa_ray.errors import DesaError
 
 MEANS: dict[str, Callable[[Sequence[Fraction]], Combine]] = {
@@ -109,17 +115,35 @@ class Rule:
             ]
         found: list[list[Fraction]] = []
         for place, own in enumerate(lists):
-            where = f"list {place}"
-            self._check(own, self.bounds[place], where)
-            try:
-                values = self.normaliser.apply(own.scores, self.bounds[place])
-            except DesaError as error:
-                raise DesaError(error.what, where=where, hint=error.hint) from None
-            if self.kind.combined is combine.counted and values and values[-1] < 0:
-                what = f"{self.name} takes no value below 0"
-                raise DesaError(what, where=where, hint="normalise by min_max")
-            found.append([self.scale[place] * x for x in values])
+            scaling, scale = self.scaling(place, own), self.scale[place]
+            found.append([scale * scaling.exact(score) for score in own.scores])
         return found
+
+    def scaling(self, place: int, own: ScoredList) -> Scaling:
+        """How a list's scores are normalised; errors as for `contributions`."""
+        assert self.normaliser is not None
+        where = f"list {place}"
+        self._check(own, self.bounds[place], where)
+        try:
+            scaling = self.normaliser.fit(own.scores, self.bounds[place])
+        except DesaError as error:
+            raise DesaError(error.what, where=where, hint=error.hint) from None
+        counts = self.kind.combined is combine.counted
+        if counts and own.scores and scaling.exact(own.scores[-1]) < 0:
+            what = f"{self.name} takes no value below 0"
+            raise DesaError(what, where=where, hint="normalise by min_max")
+        return scaling
+
+    @property
+    def factors(self) -> tuple[Fraction, ...] | None:
+        """What the sum of contributions is multiplied by for a document of 0, 1, ... lists; None
+        for means, which are no such product.
+        """
+        if self.mean:
+            return None
+        lists, one = len(self.weights), Fraction(1)
+        filled = ([one] * n + [None] * (lists - n) for n in range(1, lists + 1))
+        return (Fraction(0), *(self.combined(own) / n for n, own in enumerate(filled, 1)))
 
     def _of_ranks(self, weight: Fraction, count: int) -> list[Fraction]:
         share = self.kind.share

@@ -3,6 +3,7 @@ families Holm's adjustment can reject in, given the number of resamples (method.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,9 +19,32 @@ def holm_can_reject(hypotheses: int, resamples: int) -> bool:
     return resamples + 1 >= round(1 / LEVEL) * hypotheses
 
 
+@dataclass(frozen=True)
+class MaxT:
+    """Step-down max-T over H hypotheses.
+
+    Attributes:
+        statistic: T, float64 [H]; 0 where nothing differs.
+        adjusted: p, float64 [H], never 0.
+        critical: what the largest |T*| of all exceeds in one of twenty sign flips.
+        scale: float64 [H]; a macro mean difference is T times it.
+    """
+
+    statistic: np.ndarray
+    adjusted: np.ndarray
+    critical: float
+    scale: np.ndarray
+
+
 def max_t(
     strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
+    """T and adjusted p of `step_down`."""
+    found = step_down(strata, resamples, seed)
+    return found.statistic, found.adjusted
+
+
+def step_down(strata: Sequence[np.ndarray], resamples: int = RESAMPLES, seed: int = 0) -> MaxT:
     """Step-down max-T over the columns of paired differences; the same signs are drawn for all.
 
     The statistic of a hypothesis is its macro mean difference over its root of squares, which no
@@ -32,9 +56,6 @@ def max_t(
         strata: differences, float64 [Q, H] each; NaN where a query does not count in a hypothesis.
         resamples: B.
         seed: not negative.
-
-    Returns:
-        T, float64 [H] (0 where nothing differs), and adjusted p, float64 [H], never 0.
 
     Source: Westfall & Young (1993), "Resampling-Based Multiple Testing", algorithm 4.1; Romano &
     Wolf (2005).
@@ -57,4 +78,5 @@ def max_t(
     raw = (1 + (tails >= thresholds).sum(0)) / (resamples + 1)
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(raw)
-    return observed, adjusted
+    critical = float(np.quantile(tails[:, 0], 1 - LEVEL)) if len(order) else 0.0
+    return MaxT(observed, adjusted, critical, deviation)

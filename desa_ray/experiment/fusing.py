@@ -1,0 +1,127 @@
+"""Which rule fuses the channels of a method: its own, or that of the `fusion` group; and everything
+that is wrong with the choice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from desa_ray.config import FusionConfig, MethodConfig, RunConfig
+from desa_ray.core.fusion.registry import FUSIONS
+from desa_ray.core.fusion.weights import TOP_SCORES
+from desa_ray.core.rules.registry import KINDS
+from desa_ray.errors import DesaError, choices
+from desa_ray.experiment.methods import BY_SCORES, SCORE
+from desa_ray.stages.plugged import rule_names
+from desa_ray.stages.rule_fusion import SCORE_RULES, score_rule
+
+DEFAULT = "rrf"  # of a method that names no fusion of its own
+ALIASES = {"weighted_rrf": "rrf"}  # weights are those of channels either way
+LEAST = {"dense": "-1", "sparse": "0"}  # of a dot product of unit vectors, of BM25
+OF_SCORES = ("normaliser", "mean", "least", "most")
+
+
+def with_rule(method: MethodConfig, fusion: FusionConfig) -> MethodConfig:
+    """The method as it is fused: with a rule, weights and a prefix that the group gives it."""
+    name = method.fusion
+    if name == DEFAULT:
+        name = ALIASES.get(fusion.rule, fusion.rule)
+    given = fusion.weights or {}
+    weights = [given.get(channel.kind, channel.weight) for channel in method.channels]
+    if name == "convex" and method.weighting == "fixed" and sum(weights) > 0:
+        weights = [weight / sum(weights) for weight in weights]
+    channels = tuple(
+        replace(channel, weight=weight)
+        for channel, weight in zip(method.channels, weights, strict=True)
+    )
+    prefix = method.prefix or fusion.prefix
+    if name in BY_SCORES:
+        prefix = prefix or TOP_SCORES
+    return replace(method, fusion=name, channels=channels, prefix=prefix)
+
+
+def fused_config(config: RunConfig) -> RunConfig:
+    """The configuration with its method as it is fused."""
+    return replace(config, method=with_rule(config.method, config.fusion))
+
+
+def rule_params(method: MethodConfig, fusion: FusionConfig) -> dict[str, Any]:
+    """What enters a fusion's parameters with a rule of scores; nothing with any other.
+
+    Args:
+        method: as it is fused (`with_rule`).
+    """
+    if method.fusion not in SCORE_RULES:
+        return {}
+    least = {**LEAST, **{kind: str(value) for kind, value in (fusion.least or {}).items()}}
+    most = {kind: str(value) for kind, value in (fusion.most or {}).items()}
+    bounds = [[least[channel.kind], most.get(channel.kind)] for channel in method.channels]
+    used = _limits(method.fusion, fusion)
+    bounds = [
+        [own if name in used else None for name, own in zip(("least", "most"), pair, strict=True)]
+        for pair in bounds
+    ]
+    rule = {"normaliser": fusion.normaliser, "mean": fusion.mean, "bounds": bounds}
+    return {"rule": rule}
+
+
+def used_kappa(method: MethodConfig, fusion: FusionConfig) -> Fraction:
+    """What keys hold as kappa: 0 for rules that have none."""
+    kind = KINDS.get(method.fusion)
+    return Fraction(0) if kind is not None and not kind.wants_kappa else fusion.kappa
+
+
+def _limits(name: str, fusion: FusionConfig) -> tuple[str, ...]:
+    """Which declared limits of scores a rule uses."""
+    settings = {"normaliser": fusion.normaliser, "mean": fusion.mean, "bounds": [["0", "1"]]}
+    chosen = score_rule({"fusion": name, "rule": settings}, [Fraction(1)], [0]).normaliser
+    assert chosen is not None
+    return chosen.needs if chosen.whole or chosen.needs else ("least", "most")
+
+
+def rule_problems(config: RunConfig) -> Iterator[DesaError]:
+    """Everything wrong with the rule that fuses a method."""
+    fusion, method = config.fusion, config.method
+    known = [*rule_names(), *BY_SCORES, *ALIASES]
+    if fusion.rule not in known:
+        yield DesaError(
+            f"unknown rule {fusion.rule!r}", where="fusion.rule", hint=choices(fusion.rule, known)
+        )
+        return
+    own = with_rule(method, fusion)
+    if method.fusion != DEFAULT and fusion.rule not in (DEFAULT, method.fusion):
+        what = f"method {method.name} is fused by {method.fusion!r}, not by {fusion.rule!r}"
+        yield DesaError(what, where="fusion.rule", hint="use fusion=rrf with it, or another method")
+    yield from _setting_problems(own, fusion)
+    if fusion.weights and method.weighting == "confidence":
+        what = f"method {method.name} weighs its channels by confidence"
+        yield DesaError(what, where="fusion.weights", hint="leave them out")
+    if fusion.replay == "release" and own.fusion not in (SCORE, *FUSIONS):
+        what = f"replay 'release' is that of rrf and of score, not of {own.fusion!r}"
+        yield DesaError(what, where="fusion.replay", hint="use replay=exact")
+    if own.fusion == "qdrant_rrf" and fusion.kappa < 1:
+        what = f"Qdrant's k is {fusion.kappa}"
+        yield DesaError(what, where="fusion.kappa", hint="use 1 or more: 61 is kappa 60")
+
+
+def _setting_problems(own: MethodConfig, fusion: FusionConfig) -> Iterator[DesaError]:
+    """What is wrong with settings of rules of scores."""
+    if own.fusion not in SCORE_RULES:
+        for name in OF_SCORES:
+            if getattr(fusion, name) is not None:
+                what = f"rule {own.fusion!r} has no {name}"
+                yield DesaError(what, where=f"fusion.{name}", hint="leave it out")
+        return
+    try:
+        params = {"fusion": own.fusion, **rule_params(own, fusion)}
+        weights = [channel.weight for channel in own.channels]
+        if all(weight > 0 for weight in weights):
+            score_rule(params, weights, range(len(weights)))
+        for name in ("least", "most"):
+            if getattr(fusion, name) is not None and name not in _limits(own.fusion, fusion):
+                what = f"the normaliser of {own.fusion!r} takes no declared {name}"
+                yield DesaError(what, where=f"fusion.{name}", hint="leave it out")
+    except DesaError as error:
+        place = f"fusion.{error.where}".replace("fusion.bounds", "fusion.most")
+        yield DesaError(error.what, where=place, hint=error.hint)
