@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from desa_ray.core.rules.arrays import HeldList, ranked_lists, scored_lists
 from desa_ray.core.rules.normalise import ScoreBounds
-from desa_ray.core.rules.registry import KINDS, Rule, rule_of
+from desa_ray.core.rules.registry import KINDS, Rule, ScoredList, rule_of
 
 NEAR = 1e-11  # relative to the largest sum
 
@@ -83,6 +83,9 @@ def query_values(
     best = np.sort(np.array([*judged.grades.values()], float))[::-1][:cutoff]
     ideal = float((best / np.log2(np.arange(2, best.size + 2))).sum())
     at = np.searchsorted(union, relevant)
+    by_scores = [variant for variant in variants if KINDS[variant.rule].normaliser]
+    for place, own in enumerate(judged.lists if by_scores else ()):
+        by_scores[0].made(bounds).check(place, ScoredList(own.tolist(), judged.scores[place]))
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, variant in enumerate(variants):
         own = variant.weights if variant.rule == "qdrant_rrf" else None
@@ -127,6 +130,7 @@ def _ranks(
     sums_VN = (scaled_VC @ value_CN) * factor_N
     sums_VN[:, held == 0] = -np.inf
     size_V = (scaled_VC @ np.abs(value_CN)).max(1) * max(1.0, float(factor_N.max()))
+    limit_V1 = (NEAR * size_V)[:, None]
     ranks_VR = np.empty((len(variants), at.size), np.int64)
     numbers = np.arange(union.size)
     for r, document in enumerate(at.tolist()):
@@ -134,8 +138,8 @@ def _ranks(
             ranks_VR[:, r] = union.size + cutoff
             continue
         gap_VN = sums_VN - sums_VN[:, document : document + 1]
-        above = gap_VN > NEAR * size_V[:, None]
-        near = np.abs(gap_VN) <= NEAR * size_V[:, None]
+        above = gap_VN > limit_V1
+        near = (gap_VN >= -limit_V1) & ~above
         near[:, document] = False
         ranks_VR[:, r] = 1 + above.sum(1)
         for v in np.flatnonzero(near.any(1) & (ranks_VR[:, r] <= cutoff)).tolist():
@@ -149,7 +153,7 @@ def _lists(judged: Judged, variant: Variant, bounds: Sequence[ScoreBounds]) -> l
     cut = [own[: variant.depth] for own in judged.lists]
     if not rule.by_scores:
         return ranked_lists(rule, cut)
-    return scored_lists(rule, cut, [own[: variant.depth] for own in judged.scores])
+    return scored_lists(rule, cut, [own[: variant.depth] for own in judged.scores], checked=True)
 
 
 def _before(

@@ -19,6 +19,7 @@ from desa_ray.stages.rule_fusion import SCORE_RULES, score_rule
 DEFAULT = "rrf"  # of a method that names no fusion of its own
 ALIASES = {"weighted_rrf": "rrf"}  # weights are those of channels either way
 LEAST = {"dense": "-1", "sparse": "0"}  # of a dot product of unit vectors, of BM25
+NORMALISED = {"combsum": "min_max", "combmnz": "min_max"}  # unless a normaliser is named
 OF_SCORES = ("normaliser", "mean", "least", "most")
 
 
@@ -62,7 +63,7 @@ def rule_params(method: MethodConfig, fusion: FusionConfig) -> dict[str, Any]:
         [own if name in used else None for name, own in zip(("least", "most"), pair, strict=True)]
         for pair in bounds
     ]
-    rule = {"normaliser": fusion.normaliser, "mean": fusion.mean, "bounds": bounds}
+    rule = {"normaliser": _normaliser(method.fusion, fusion), "mean": fusion.mean, "bounds": bounds}
     return {"rule": rule}
 
 
@@ -72,9 +73,17 @@ def used_kappa(method: MethodConfig, fusion: FusionConfig) -> Fraction:
     return Fraction(0) if kind is not None and not kind.wants_kappa else fusion.kappa
 
 
+def _normaliser(name: str, fusion: FusionConfig) -> str | None:
+    return fusion.normaliser or NORMALISED.get(name)
+
+
 def _limits(name: str, fusion: FusionConfig) -> tuple[str, ...]:
     """Which declared limits of scores a rule uses."""
-    settings = {"normaliser": fusion.normaliser, "mean": fusion.mean, "bounds": [["0", "1"]]}
+    settings = {
+        "normaliser": _normaliser(name, fusion),
+        "mean": fusion.mean,
+        "bounds": [["0", "1"]],
+    }
     chosen = score_rule({"fusion": name, "rule": settings}, [Fraction(1)], [0]).normaliser
     assert chosen is not None
     return chosen.needs if chosen.whole or chosen.needs else ("least", "most")

@@ -101,5 +101,5 @@ def _top(
     k: int,
 ) -> np.ndarray:
     """The first k of lists that are cut, and normalised by what is left of them."""
-    heads = [own[:cutoff] for own in documents]
-    return fused_order(rule, scored_lists(rule, heads, [own[:cutoff] for own in scores]), k)
+    heads, cut = [own[:cutoff] for own in documents], [own[:cutoff] for own in scores]
+    return fused_order(rule, scored_lists(rule, heads, cut, checked=True), k)

@@ -87,16 +87,24 @@ def ranked_lists(
 
 
 def scored_lists(
-    rule: Rule, channels: Sequence[Documents], scores: Sequence[Sequence[Fraction]]
+    rule: Rule,
+    channels: Sequence[Documents],
+    scores: Sequence[Sequence[Fraction]],
+    *,
+    checked: bool = False,
 ) -> list[HeldList]:
     """Lists for a rule of scores, whole.
+
+    Args:
+        checked: as for `Rule.scaling`.
 
     Raises:
         DesaError: as `Rule.contributions`.
     """
     found: list[HeldList] = []
     for place, (documents, given) in enumerate(zip(channels, scores, strict=True)):
-        scaling = rule.scaling(place, ScoredList(documents.tolist(), given))
+        listed = ScoredList(documents.tolist(), given)
+        scaling = rule.scaling(place, listed, checked=checked)
         found.append(_scored(rule, place, documents, given, scaling))
     return found
 

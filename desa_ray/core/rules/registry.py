@@ -119,11 +119,16 @@ class Rule:
             found.append([scale * scaling.exact(score) for score in own.scores])
         return found
 
-    def scaling(self, place: int, own: ScoredList) -> Scaling:
-        """How a list's scores are normalised; errors as for `contributions`."""
+    def scaling(self, place: int, own: ScoredList, *, checked: bool = False) -> Scaling:
+        """How a list's scores are normalised; errors as for `contributions`.
+
+        Args:
+            checked: whether the list, or a longer one that begins so, has passed `check`.
+        """
         assert self.normaliser is not None
         where = f"list {place}"
-        self._check(own, self.bounds[place], where)
+        if not checked:
+            self.check(place, own)
         try:
             scaling = self.normaliser.fit(own.scores, self.bounds[place])
         except DesaError as error:
@@ -150,7 +155,9 @@ class Rule:
         assert share is not None
         return [share(weight, self.kappa, rank) for rank in range(1, count + 1)]
 
-    def _check(self, own: ScoredList, bounds: ScoreBounds, where: str) -> None:
+    def check(self, place: int, own: ScoredList) -> None:
+        """Raises DesaError for a list that the rule does not take."""
+        bounds, where = self.bounds[place], f"list {place}"
         if len(own.scores) != len(own.documents):
             what = f"{self.name} needs scores"
             raise DesaError(what, where=where, hint="give ids with scores")
