@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any, overload
 from desa_ray.errors import DesaError
 
 if TYPE_CHECKING:
+    from desa_ray.certified import Certified, certified_search
     from desa_ray.notebook import plan, run
     from desa_ray.report.load import load_records
     from desa_ray.rules import RuleFused, fuse_rule
 
 __all__ = [
+    "Certified",
     "DesaError",
     "Fused",
     "RuleFused",
     "__version__",
+    "certified_search",
     "fuse",
     "fuse_rule",
     "load_records",
@@ -34,6 +37,8 @@ __all__ = [
 
 # Loaded when first asked for: polars and what reads records are no part of `import desa_ray`.
 LATER = {
+    "Certified": "desa_ray.certified",
+    "certified_search": "desa_ray.certified",
     "RuleFused": "desa_ray.rules",
     "fuse_rule": "desa_ray.rules",
     "load_records": "desa_ray.report.load",

@@ -14,6 +14,11 @@ PAGE = REPOSITORY / "docs" / "api.md"
 MODULES: dict[str, tuple[str, ...]] = {
     "desa_ray": ("fuse", "Fused"),
     "desa_ray.rules": ("fuse_rule", "RuleFused"),
+    "desa_ray.certified": ("certified_search", "Certified", "Channel", "CountingChannel"),
+    "desa_ray.engine_channels": (
+        *("ListChannel", "SqliteChannel", "PagedChannel", "Page"),
+        "search_after",
+    ),
     "desa_ray.notebook": ("plan", "run", "Plan", "Results", "Progress"),
     "desa_ray.report.load": ("load_records",),
     "desa_ray.errors": ("DesaError", "Problems"),
@@ -27,7 +32,7 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 HEAD = """# Python reference
 
-From the docstrings; `make docs` writes this page. The first five parts are what `import desa_ray`
+From the docstrings; `make docs` writes this page. The first seven parts are what `import desa_ray`
 offers; the parts below `desa_ray.core` are the equations of [method.md](method.md).
 [python.md](python.md) shows how to use them.
 """
