@@ -1,5 +1,6 @@
-"""Which rule, constants, weights and depth? `desa tune a.trec b.trec --qrels Q`, or over a sweep's
-stored rankings: `desa tune --sweep FOLDER --method desa`.
+"""Which fusion is best, and more than by chance? `desa tune a.trec b.trec --qrels Q`.
+
+Or over a sweep's stored rankings: `desa tune --sweep FOLDER --method desa`.
 """
 
 import argparse

@@ -110,11 +110,13 @@ def advise(queries: Mapping[str, Numbered], case: Case, *, ends: bool = False) -
         proof = certified_window(lists, case.weights, case.kappa, case.k, ends=ends)
         found = cut_tops(lists, case.weights, case.kappa, case.k, windows)
         for top, documents in zip(found, tops, strict=True):
-            documents[query] = [ids[number] for number in top]
+            documents[query] = [ids[number] for number in top.tolist()]
         if proof is not None:
             needed[row], truth = max(proof[0], 1), proof[1]
-            ordered[row] = [np.array_equal(top, truth) for top in found]
-            same[row] = [np.array_equal(np.sort(top), np.sort(truth)) for top in found]
+            right, members = truth.tolist(), set(truth.tolist())
+            for place, top in enumerate(found):
+                ordered[row, place] = top.tolist() == right
+                same[row, place] = ordered[row, place] or set(top.tolist()) == members
     return Advice(case, tuple(queries), windows, needed, ordered, same, tops)
 
 

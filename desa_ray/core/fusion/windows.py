@@ -77,8 +77,10 @@ def certified_window(
         closed = all(size == length for size, length in zip(sizes, lengths, strict=True))
         return (max(sizes), numbers[top]) if closed else None
     states = _States(small, lengths, weights, kappa)
-    low, high = 0, max(sizes)  # certified from some window on, by S12
-    if not states.certify(top, high):
+    # Certified pairs are an up-set (6.15): the depths of S6's order hold the window between them.
+    found = replay_prefixes(small, lengths, weights, kappa, k)
+    low, high = (0, max(sizes)) if found is None else (min(found.depths), max(found.depths))
+    if found is None and not states.certify(top, high):
         return None
     while low < high:
         middle = (low + high) // 2
@@ -123,13 +125,14 @@ class _States:
         opened = [read < whole for read, whole in zip(self.read, self.lengths, strict=True)]
         bounds_C = np.where(opened, self.weights_C / (float(self.kappa) + np.add(self.read, 1)), 0)
         own_C = np.where(self.ranks_NC[last] <= length, self.shares_NC[last], 0.0)
-        if own_C.sum() < bounds_C.sum() * (1 - NEAR):
+        own, unread = float(own_C.sum()), float(bounds_C.sum())
+        if own < unread * (1 - NEAR):
             return False
         read_NC = self.ranks_NC <= length  # where a list lacks a document, its share is 0
         self.low_N = np.where(read_NC, self.shares_NC, 0.0).sum(axis=1)
         missing_NC = np.where(read_NC & self.there_NC, 0.0, bounds_C)
         self.high_N = self.low_N + missing_NC.sum(axis=1)
-        if any(opened) and self.low(last) <= sum(self.bounds()):
+        if own <= unread * (1 + NEAR) and any(opened) and self.low(last) <= sum(self.bounds()):
             return False
         low_K, high_K = self.low_N[top[:-1]], self.high_N[top[1:]]
         if (low_K < high_K * (1 - NEAR)).any():
