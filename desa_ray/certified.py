@@ -174,9 +174,13 @@ class _Reader:
         self.ids += found
         self.ended = len(found) < n
 
+    def places(self) -> Ranks:
+        """Ranks of what was read."""
+        return {document: rank for rank, document in enumerate(self.ids, 1)}
+
     def ranks(self, ids: Sequence[str]) -> Ranks:
         assert isinstance(self.channel, CountingChannel)
-        own = {document: rank for rank, document in enumerate(self.ids, 1)}
+        own = self.places()
         missing = [document for document in ids if document not in own]
         self.looked_up += len(missing)
         return own | dict(self.channel.ranks(missing) if missing and not self.ended else {})
@@ -191,7 +195,7 @@ class _Sorted:
     def proved(self, k: int) -> list[str] | None:
         ids = sorted(set().union(*(reader.known for reader in self.readers)))
         number = {document: n for n, document in enumerate(ids)}
-        lists = [np.array([number[d] for d in own.ids], np.int32) for own in self.readers]
+        lists = [np.array([*map(number.__getitem__, own.ids)], np.int32) for own in self.readers]
         lengths = [len(own.ids) + (not own.ended) for own in self.readers]
         found = replay_prefixes(lists, lengths, self.weights, self.kappa, k)
         return None if found is None else [ids[n] for n in found.topk.tolist()]
@@ -205,7 +209,7 @@ class _Sorted:
         return [], self.intervals(k, [])
 
     def intervals(self, k: int, sure: Sequence[str]) -> dict[str, tuple[int, int | None]]:
-        places = [{d: rank for rank, d in enumerate(own.ids, 1)} for own in self.readers]
+        places = [own.places() for own in self.readers]
         open_ = [
             Fraction(0) if own.ended else weight / (self.kappa + len(own.ids) + 1)
             for own, weight in zip(self.readers, self.weights, strict=True)

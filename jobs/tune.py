@@ -80,12 +80,11 @@ def main(argv: list[str]) -> int:
         raise DesaError(what, where="--least", hint="give one per list")
     bounds = [ScoreBounds(one) for one in least] or [ScoreBounds()] * len(names)
     variants = _variants(arguments, len(names), bounds)
-    values = np.array(
-        [
-            np.mean([query_values(own, variants, bounds, measure, cutoff) for own in draws], axis=0)
-            for draws in queries.values()
-        ]
-    )
+    rows: list[np.ndarray] = []
+    for draws in queries.values():
+        found = [query_values(own, variants, bounds, measure, cutoff) for own in draws]
+        rows.append(np.mean(found, axis=0))
+    values = np.array(rows)
     if len(values) < 4:
         what = f"{len(values)} judged queries are too few to select and test"
         raise DesaError(what, where="queries", hint="give at least four")
@@ -226,18 +225,18 @@ def _given(
     grades: dict[str, dict[str, int]] = {}
     for query, document, grade in qrels.select("query_id", "doc_id", "grade").iter_rows():
         grades.setdefault(query, {})[document] = grade
-    if lacking := [query for query in grades if not any(query in run for run in runs)]:
+    if lacking := sorted(set(grades) - set().union(*runs)):
         note(f"{len(lacking)} judged queries are in no run and score 0: {listed(lacking, 5)}")
     found: dict[str, list[Judged]] = {}
     for query in sorted(grades):
         lists = [run.get(query, []) for run in runs]
-        ids, numbers = numbered([[document for document, _ in own] for own in lists])
+        ids, numbers = numbered([[*dict(own)] for own in lists])
         number = {document: n for n, document in enumerate(ids)}
         own = {
             number.get(document, -1 - place): grade
             for place, (document, grade) in enumerate(sorted(grades[query].items()))
         }
-        scores = [[Fraction(score) for _, score in own] for own in lists]
+        scores = [[*map(Fraction, dict(own).values())] for own in lists]
         found[query] = [Judged(numbers, scores, own)]
     if not found:
         raise DesaError("no query has a positive judgment", where=str(qrels_path))

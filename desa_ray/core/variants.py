@@ -124,7 +124,7 @@ def _ranks(
     held = there_CN.sum(0)
     factors = first.made(bounds).factors
     assert factors is not None, "a rule of means is not tuned"
-    weights_VC = np.array([[float(w) for w in own.weights] for own in variants])
+    weights_VC = np.array([[*map(float, own.weights)] for own in variants])
     scaled_VC = weights_VC / np.array([float(w) for w in first.weights])
     factor_N = np.array([float(f) for f in factors])[held]
     sums_VN = (scaled_VC @ value_CN) * factor_N

@@ -57,12 +57,11 @@ def rule_params(method: MethodConfig, fusion: FusionConfig) -> dict[str, Any]:
         return {}
     least = {**LEAST, **{kind: str(value) for kind, value in (fusion.least or {}).items()}}
     most = {kind: str(value) for kind, value in (fusion.most or {}).items()}
-    bounds = [[least[channel.kind], most.get(channel.kind)] for channel in method.channels]
     used = _limits(method.fusion, fusion)
-    bounds = [
-        [own if name in used else None for name, own in zip(("least", "most"), pair, strict=True)]
-        for pair in bounds
-    ]
+    bounds: list[list[str | None]] = []
+    for channel in method.channels:
+        own = {"least": least[channel.kind], "most": most.get(channel.kind)}
+        bounds.append([own[name] if name in used else None for name in ("least", "most")])
     rule = {"normaliser": _normaliser(method.fusion, fusion), "mean": fusion.mean, "bounds": bounds}
     return {"rule": rule}
 

@@ -85,7 +85,8 @@ def _gains_table(study: Study, rules: Rules, other: str, sampling: Sampling) -> 
     if first not in whole or len(whole) < 2:
         return None
     others = [name for name in others if name in whole]
-    aligned = [_aligned([whole[name][n] for name in (first, *others)]) for n in _places(study)]
+    used = [whole[name] for name in (first, *others)]
+    aligned = [_aligned(frames) for frames in zip(*used, strict=True)]
     gained = _tests(aligned, sampling)
     changed = _tests([own[:, 1:] - own[:, :1] for own in aligned], sampling)
     p_gained, p_changed = _adjusted(gained, sampling), _adjusted(changed, sampling)
@@ -120,10 +121,6 @@ def _gains_table(study: Study, rules: Rules, other: str, sampling: Sampling) -> 
     notes = [over(study), _verdict(rows, subject, base), THESE_DATASETS]
     notes += too_few(len(gained), sampling.resamples)
     return Table(f"fusion_rules_{other}", title, columns, rows, notes, about=study.about)
-
-
-def _places(study: Study) -> range:
-    return range(len(study.datasets))
 
 
 def _differences(study: Study, other: str, setting: Setting) -> list[pl.DataFrame] | None:

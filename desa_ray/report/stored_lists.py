@@ -61,7 +61,7 @@ def _cell(rows: pl.DataFrame, store: Store) -> list[StoredFusion]:
     for _, cell in rows.group_by("config_hash", maintain_order=True):
         keys = cell.sort("draw")["fusion_key"].unique(maintain_order=True)
         cells.append([StoredFusion(store, digest) for digest in keys])
-    scored = [own for own in cells if any(role.startswith("scores:") for role in own[0].key.inputs)]
+    scored = [own for own in cells if "scores:" in " ".join(own[0].key.inputs)]
     return (scored or cells)[0]
 
 
