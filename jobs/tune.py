@@ -27,7 +27,7 @@ from desa_ray.core.tuning import (
     together,
     together_verdict,
 )
-from desa_ray.core.variants import Judged, Variant, query_values
+from desa_ray.core.variants import FusionVariant, Judged, query_values
 from desa_ray.data.trec import read_qrels, read_scored_run
 from desa_ray.data.trec_writing import write_bytes
 from desa_ray.errors import DesaError, choices, listed
@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
 def _answer(
     arguments: argparse.Namespace,
     queries: Sequence[str],
-    variants: Sequence[Variant],
+    variants: Sequence[FusionVariant],
     values: np.ndarray,
     sampling: Sampling,
 ) -> None:
@@ -177,7 +177,7 @@ def _measure(text: str) -> tuple[str, int]:
 
 def _variants(
     arguments: argparse.Namespace, lists: int, bounds: Sequence[ScoreBounds]
-) -> list[Variant]:
+) -> list[FusionVariant]:
     """Every combination that is a rule, the default first: the first value of everything."""
     given = arguments.weights or [["1"] * lists]
     weights: list[tuple[Fraction, ...]] = []
@@ -190,7 +190,7 @@ def _variants(
     kappas = [rational(text, "--kappa") for text in arguments.kappa]
     normalisers = arguments.normalisers
     depths = [_depth(text) for text in arguments.depth]
-    found: list[Variant] = []
+    found: list[FusionVariant] = []
     for rule in arguments.rules:
         kind = KINDS[rule]
         own_kappas = kappas if kind.wants_kappa else kappas[:1]
@@ -198,7 +198,7 @@ def _variants(
         own_normalisers = [None] if fixed else normalisers or [None]
         for kappa, own, normaliser, depth in product(own_kappas, weights, own_normalisers, depths):
             shares = tuple(w / sum(own) for w in own) if rule == "convex" else own
-            found.append(Variant(rule, shares, kappa, normaliser, depth))
+            found.append(FusionVariant(rule, shares, kappa, normaliser, depth))
     if len(found) > MOST:
         raise DesaError(f"{len(found)} variants", where="variants", hint=f"at most {MOST}")
     for variant in found:

@@ -21,7 +21,7 @@ NEAR = 1e-11  # relative to the largest sum
 
 
 @dataclass(frozen=True)
-class Variant:
+class FusionVariant:
     """One way to fuse: `depth` documents of each list (None: all) by a rule."""
 
     rule: str
@@ -63,7 +63,7 @@ class Judged:
 
 def query_values(
     judged: Judged,
-    variants: Sequence[Variant],
+    variants: Sequence[FusionVariant],
     bounds: Sequence[ScoreBounds],
     measure: str,
     cutoff: int,
@@ -106,7 +106,7 @@ def _ranks(
     judged: Judged,
     union: NDArray[np.int32],
     at: NDArray[np.intp],
-    variants: Sequence[Variant],
+    variants: Sequence[FusionVariant],
     bounds: Sequence[ScoreBounds],
     cutoff: int,
 ) -> NDArray[np.int64]:
@@ -148,7 +148,7 @@ def _ranks(
     return ranks_VR
 
 
-def _lists(judged: Judged, variant: Variant, bounds: Sequence[ScoreBounds]) -> list[HeldList]:
+def _lists(judged: Judged, variant: FusionVariant, bounds: Sequence[ScoreBounds]) -> list[HeldList]:
     rule = variant.made(bounds)
     cut = [own[: variant.depth] for own in judged.lists]
     if not rule.by_scores:
@@ -161,7 +161,7 @@ def _before(
     union: NDArray[np.int32],
     document: int,
     others: NDArray[np.intp],
-    variant: Variant,
+    variant: FusionVariant,
     bounds: Sequence[ScoreBounds],
 ) -> int:
     """How many of some documents, by index, precede one, compared as fractions."""

@@ -19,7 +19,7 @@ from desa_ray.core.tuning import (
     together,
     together_verdict,
 )
-from desa_ray.core.variants import Judged, Variant, query_values
+from desa_ray.core.variants import FusionVariant, Judged, query_values
 
 HALF, ONE = Fraction(1, 2), Fraction(1)
 BOUNDS = (ScoreBounds(Fraction(-1)), ScoreBounds(Fraction(0)))
@@ -56,8 +56,8 @@ def test_values_are_those_of_fused_orders():
     for rule in sorted(set(KINDS) - {"opensearch", "combmnz"}):
         for weights in WEIGHTS:
             for depth in (None, 5):
-                variants.append(Variant(rule, weights, Fraction(2), None, depth))
-    variants.append(Variant("combmnz", WEIGHTS[1], normaliser="min_max"))
+                variants.append(FusionVariant(rule, weights, Fraction(2), None, depth))
+    variants.append(FusionVariant("combmnz", WEIGHTS[1], normaliser="min_max"))
     for measure, cutoff in (("nDCG", 3), ("R", 5)):
         for _ in range(4):
             judged = made(random_)
