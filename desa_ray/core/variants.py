@@ -142,9 +142,11 @@ def _ranks(
         near = (gap_VN >= -limit_V1) & ~above
         near[:, document] = False
         ranks_VR[:, r] = 1 + above.sum(1)
-        for v in np.flatnonzero(near.any(1) & (ranks_VR[:, r] <= cutoff)).tolist():
-            others = numbers[near[v]]
-            ranks_VR[v, r] += _before(judged, union, document, others, variants[v], bounds)
+        unsure_V = near.any(1) & (ranks_VR[:, r] <= cutoff)
+        for v, variant in enumerate(variants):
+            if unsure_V[v]:
+                others = numbers[near[v]]
+                ranks_VR[v, r] += _before(judged, union, document, others, variant, bounds)
     return ranks_VR
 
 

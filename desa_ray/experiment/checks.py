@@ -29,13 +29,16 @@ def measures_of(config: RunConfig) -> list[str]:
 def setting_problems(config: RunConfig) -> list[DesaError]:
     """Everything wrong with the settings as such: what can be known without any file."""
     fused = fused_config(config)
+    of_rule = [*rule_problems(config)]
+    # What is wrong with a rule would be told again of the method that it fuses.
+    method = config.method if of_rule else fused.method
     problems = [
         *_unknown_engines(config),
         *_analyzer_problems(config),
         *_scorer_problems(config),
         *check_generator_map(config.generator),
-        *rule_problems(config),
-        *check_method(fused.method, config.generator, config.n_refs, config.prompt),
+        *of_rule,
+        *check_method(method, config.generator, config.n_refs, config.prompt),
     ]
     if texts_needed(config.method):
         problems += decoding_problems(config)
