@@ -3,11 +3,11 @@ has done that.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
+from desa_ray.config import ChannelConfig, FusionConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.fusion.cutoffs import CUTOFFS
@@ -81,9 +81,13 @@ class Cell:
 class Builder:
     """Builds the cell of one prepared configuration; stages are made once and shared by methods and
     draws.
+
+    Args:
+        rankings: those made for other cells of the same run; thousands of cells share a few.
     """
 
-    def __init__(self, prepared: Prepared):
+    def __init__(self, prepared: Prepared, rankings: dict[tuple[str, ...], Stage] | None = None):
+        self.rankings = {} if rankings is None else rankings
         self.config, self.collection = prepared.config, prepared.collection
         self.source, self.recording_counts = prepared.texts, prepared.recording_counts
         self.identity, self.model_home = prepared.encoder, prepared.home / "models"
@@ -225,7 +229,22 @@ class Builder:
             label += f" {generation.label}"
         return params, inputs, label
 
+    @cached_property
+    def _unfused(self) -> str:
+        """All settings but those of methods and fusion, on which rankings do not depend unless they
+        are counted.
+        """
+        return repr(replace(self.config, method=ORIGINAL, fusion=FusionConfig()))
+
     def _ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
+        if self.config.ranking == "counted":
+            return self._new_ranking(method, channel, draw)
+        about = self._unfused, repr(method), channel.name, str(draw)
+        if about not in self.rankings:
+            self.rankings[about] = self._new_ranking(method, channel, draw)
+        return self.rankings[about]
+
+    def _new_ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
         """The channel's complete ranking, or the head of it that a lazy or counted run holds."""
         cluster, scorers = self.config.cluster, scorer_pool(self.config)
         params, inputs, label = self._scored(method, channel, draw)

@@ -33,7 +33,7 @@ from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.scheduler import run_graph
-from desa_ray.pipeline.stage import ancestors
+from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.store.artifacts import Store
 from desa_ray.store.leases import Lease
 
@@ -54,7 +54,8 @@ def open_store(config: RunConfig) -> Store:
 
 def plan(prepared: Sequence[Prepared]) -> list[Cell]:
     """The cells of prepared configurations; writes nothing."""
-    return [Builder(own).cell() for own in counting(prepared, "planning cells")]
+    rankings: dict[tuple[str, ...], Stage] = {}
+    return [Builder(own, rankings).cell() for own in counting(prepared, "planning cells")]
 
 
 def run_cells(

@@ -60,7 +60,7 @@ def plain(value: Any, where: str) -> Any:
             )
         return value + 0.0  # reads -0.0 as 0.0
     if type(value) is str:
-        if any("\ud800" <= char <= "\udfff" for char in value):
+        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             raise DesaError(
                 f"{value!r} has a lone surrogate", where=where, hint="give valid Unicode"
             )

@@ -16,6 +16,7 @@ from desa_ray.config import RunConfig
 from desa_ray.config_check import parse
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import prepare_cell
+from desa_ray.experiment.run import plan as plan_cells
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.store.artifacts import Store
@@ -86,10 +87,15 @@ def choices(name: str) -> dict[str, set[str]]:
 
 @cache
 def plan(name: str, folder: Path, home: Path) -> list[Cell]:
+    """The cells of an experiment as a run plans them; the last are the same as planned alone."""
     on_slice = ["dataset=beir_folder", f"dataset.path={folder}", "dataset.name=slice", *RECORDED]
     given = [] if name in BUILT_IN else [*on_slice, *ON_A_SLICE.get(name, [])]
     store = Store(str(home / "store"))
-    return [Builder(prepare_cell(typed(cell), store, home)).cell() for cell in sweep(name, *given)]
+    prepared = [prepare_cell(typed(cell), store, home) for cell in sweep(name, *given)]
+    together, alone = plan_cells(prepared), [Builder(one).cell() for one in prepared[-4:]]
+    for cell, same in zip(together[-4:], alone, strict=True):
+        assert [s.key.digest for s in cell.targets] == [s.key.digest for s in same.targets]
+    return together
 
 
 def keys(cells: list[Cell], stage: str) -> set[str]:
