@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from desa_ray.core.dense import residual
+from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.operators import DENSE_OPERATORS, SPARSE_OPERATORS, SparseHits
 from desa_ray.core.query_text import DENSE_TEXTS, SPARSE_TEXTS, mugi_repeats
 from desa_ray.core.ranking import sparse_order
@@ -175,6 +176,7 @@ def test_each_sparse_operator_has_the_support_the_paper_gives_it():
         "references": hits({1: 1.0, 5: 2.0, 9: 4.0}),
     }
     given |= {"query2doc": hits({2: 1.0}), "mugi": hits({3: 1.0}), "word2passage": hits({6: 1.0})}
+    given |= {"rm3": hits(EXPANDED), "rocchio": hits(EXPANDED)}
     support = {
         n: op.function(given, **NONE_ADMITTED.get(n, {})).docs.tolist()
         for n, op in SPARSE_OPERATORS.items()
@@ -194,6 +196,10 @@ def test_each_sparse_operator_has_the_support_the_paper_gives_it():
         "masked_sum": [1, 4, 7, 9],
         "geometric": [1, 4, 7, 9],
         "rank_sum": [1, 4, 7, 9],
+        "rm3": sorted(EXPANDED),
+        "rm3_product": [1, 4, 7, 9],
+        "rocchio": sorted(EXPANDED),
+        "rocchio_product": [1, 4, 7, 9],
     }
     assert SPARSE_OPERATORS["mask"].function(given).scores.tolist() == [
         3.0,
@@ -227,7 +233,7 @@ def test_every_operator_asks_for_texts_that_exist():
         DENSE_TEXTS
     )
     asked = {source for operator in SPARSE_OPERATORS.values() for source in operator.texts}
-    assert asked == set(SPARSE_TEXTS) | set(SPARSE_TERMS)
+    assert asked == set(SPARSE_TEXTS) | set(SPARSE_TERMS) | set(FEEDBACK)
 
 
 def test_text_templates():
