@@ -57,7 +57,7 @@ vllm-env: ## make the environment for real vLLM on CPUs (Python 3.11)
 	@infra/vllm_cpu_env.sh .venv-vllm
 
 test-vllm: vllm-env ## run the tests with a real model on vLLM
-	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n 2 --dist loadscope -m vllm tests/vllm
+	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -n 2 --dist loadgroup -m "vllm and not slow" tests/vllm
 
 infra-tools: ## fetch what the tests of infra and dashboards run (Prometheus, nginx, Postgres, Slurm, Redis), without root
 	@infra/tools.sh
@@ -74,6 +74,9 @@ docs: $(VENV)/dev.stamp ## write the pages made from docstrings: docs/api.md and
 
 bench: $(VENV)/dev.stamp ## measure against named baselines: JSON, and the table in docs/benchmarks.md
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m tests.benchmarks --page $${SCIFACT:+--scifact $$SCIFACT}
+
+bench-vllm: vllm-env ## tokens per second through our pool against vLLM's own offline call
+	@HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m tests.benchmarks.generation
 
 bench-scale: $(VENV)/dev.stamp ## a million made-up documents, lazily: time and memory of every stage
 	@$(BIN)/python -m tests.benchmarks.scale --out tests/benchmarks/scale.json
@@ -95,4 +98,4 @@ lock: $(BIN)/python ## resolve the locks again (hashes, no addresses; a cluster 
 clean: ## remove the environment and caches, never results
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist
 
-.PHONY: help setup demo test test-long test-fast coverage vllm-env test-vllm infra-tools check docs bench bench-scale reproduce lock clean
+.PHONY: help setup demo test test-long test-fast coverage vllm-env test-vllm infra-tools check docs bench bench-vllm bench-scale reproduce lock clean

@@ -118,7 +118,7 @@ class GeneratorConfig:
     tensor_parallel_size: Count = 1  # no key
     gpu_memory_utilization: Annotated[Float, Field(gt=0, le=1)] = 0.9  # no key
     kv_cache_gb: Count = 1  # no key; the CPU's counterpart of the memory share
-    max_num_seqs: Count = 64  # no key
+    max_num_seqs: Count | None = None  # no key; None: as many as the memory holds
     max_model_len: Annotated[Int, Field(ge=512, le=10**7)] = (
         4096  # no key: a request that does not fit is an error, not cut
     )

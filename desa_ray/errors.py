@@ -59,6 +59,10 @@ class CorruptArtifact(DesaError):
     """A stored file whose bytes are not those its manifest recorded."""
 
 
+class EngineFailed(DesaError):
+    """An engine that cannot go on: another takes its place, and its shards are tried again."""
+
+
 class PoisonShard(DesaError):
     """A shard that failed as often as the run allows; names the shard and its last error."""
 

@@ -49,10 +49,13 @@ class _Actor(CountingWorker):
         """The node that it runs on, and how often the kernel has killed for memory there."""
         return ray.get_runtime_context().get_node_id(), kernel_kills()
 
-    def prepare(self) -> None:
-        """Load the engine; where that fails, the first task tries again and tells."""
+    def prepare(self) -> int:
+        """Load the engine; where that fails, the first task tries again and tells. Returns
+        `rows_at_once`.
+        """
         with suppress(Exception):
             self.load()
+        return self.rows_at_once
 
     def end(self) -> None:
         """Leave nothing in the node's temporary folder: what follows is a kill, which runs no
@@ -89,7 +92,7 @@ class RayTransport:
         self._held: set[int] = set()  # on nodes that are being looked at
         self._up: set[int] = set()
         self._loading: set[int] = set()
-        self._pending: dict[Any, int] = {}  # what each was last asked -> the worker
+        self._pending: dict[Any, tuple[int, Task | None]] = {}  # what was asked -> of whom
         self._woken = threading.Event()
 
     def spawn(self, worker: int, pool: Pool) -> None:
@@ -103,12 +106,14 @@ class RayTransport:
             options["memory"] = pool.memory
         if selector := self.watch.label_selector():
             options["label_selector"] = selector
+        if pool.in_flight > 1:  # else in the actor's main thread
+            options["max_concurrency"] = pool.in_flight
         actor = ray.remote(_Actor).options(**options).remote(pool)
         self._actors[worker], self._pools[worker] = actor, pool
-        self._pending[actor.ready.remote()] = worker
+        self._pending[actor.ready.remote()] = worker, None
 
     def send(self, worker: int, task: Task) -> None:
-        self._pending[self._actors[worker].run.remote(task)] = worker
+        self._pending[self._actors[worker].run.remote(task)] = worker, task
 
     def poll(self, timeout_s: float) -> list[Event]:
         deadline = time.monotonic() + timeout_s
@@ -126,15 +131,17 @@ class RayTransport:
         events = [self._judged(worker) for worker in list(self._held)]
         if self._pending:
             finished, _ = ray.wait(list(self._pending), num_returns=len(self._pending), timeout=0)
-            events += [self._event(reference) for reference in finished]
+            for reference in finished:
+                if reference in self._pending:  # not of a worker that was lost just now
+                    events.append(self._event(reference))
         return [event for event in events if event is not None]
 
     def _event(self, reference: Any) -> Event | None:
-        worker = self._pending.pop(reference)
+        worker, task = self._pending.pop(reference)
         try:
             answer: Any = ray.get(reference)
         except RayTaskError as error:
-            return Answer(worker, _own_error(error))
+            return Answer(worker, _own_error(error), task)
         except RayError as error:  # the actor died, or its node
             self.check()
             node, kills = self._nodes.get(worker, (None, 0))
@@ -148,8 +155,8 @@ class RayTransport:
             return self._judged(worker)
         if worker in self._loading:
             self._loading.remove(worker)
-            return Loaded(worker)
-        return Answer(worker, None)
+            return Loaded(worker, answer)
+        return Answer(worker, None, task)
 
     def _judged(self, worker: int) -> Event | None:
         """Lets a worker that came up load its engine, if its node may take work; None while that is
@@ -167,7 +174,7 @@ class RayTransport:
             return Lost(worker, wrong, with_node=True)
         self._up.add(worker)
         self._loading.add(worker)
-        self._pending[self._actors[worker].prepare.remote()] = worker
+        self._pending[self._actors[worker].prepare.remote()] = worker, None
         return Up(worker, node, loaded=False)
 
     def wake(self) -> None:
@@ -181,7 +188,7 @@ class RayTransport:
             for worker in workers:
                 self._forget(worker)
             return
-        busy = set(self._pending.values())
+        busy = {worker for worker, _ in self._pending.values()}
         idle = [worker for worker in workers if worker in self._actors and worker not in busy]
         if self.remote_store and idle:
             cleared = [self._actors[worker].end.remote() for worker in idle]
@@ -197,7 +204,7 @@ class RayTransport:
         for known in (self._up, self._loading, self._held):
             known.discard(worker)
         self._pending = {
-            reference: own for reference, own in self._pending.items() if own != worker
+            reference: asked for reference, asked in self._pending.items() if asked[0] != worker
         }
 
     def check(self) -> None:

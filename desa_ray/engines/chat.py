@@ -6,8 +6,9 @@ on its request alone, never on the other requests.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 Message = Mapping[str, str]
 
@@ -46,12 +47,15 @@ class Output:
     Attributes:
         finish_reason: `stop` for a complete output, `length` at the token limit, or the engine's
             own word.
+        seconds: the request's share of the time that the engine was at work; None where it does not
+            tell.
     """
 
     text: str
     finish_reason: str | None
     prompt_tokens: int | None
     completion_tokens: int | None
+    seconds: float | None = field(default=None, compare=False)
 
 
 class ChatEngine(Protocol):
@@ -68,5 +72,26 @@ class ChatEngine(Protocol):
 
         Raises:
             DesaError: a request cannot be answered, now or ever; nothing of the batch is kept.
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingEngine(Protocol):
+    """A `ChatEngine` that also takes requests one by one, from any thread, and answers each as soon
+    as it is done.
+
+    Attributes:
+        rows_at_once: of so many queries it wants shards at once, so that it always has requests.
+    """
+
+    rows_at_once: int
+
+    def submit(self, request: Request) -> Future[Output]:
+        """Have a request answered.
+
+        The future raises:
+            DesaError: the request cannot be answered, now or ever.
+            EngineFailed: the engine cannot go on.
         """
         ...

@@ -1,13 +1,15 @@
 """Generation by asking an engine: queries of one draw become generation records (method.md section
-2).
+2), each told as soon as it is done.
 
 Every request has its own seed, made from what is asked. An invalid output is retried once under the
 same seed with the reason as a further turn; if that fails too, the query and draw falls back,
 flagged. Nothing here depends on which queries share a call, so shards may be cut anywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import Any
 
 import polars as pl
@@ -19,7 +21,13 @@ from desa_ray.core.references import (
     check_texts,
     request_seed,
 )
-from desa_ray.engines.chat import ChatEngine, Output, Request, SamplingSettings
+from desa_ray.engines.chat import (
+    ChatEngine,
+    Output,
+    Request,
+    SamplingSettings,
+    StreamingEngine,
+)
 from desa_ray.engines.generation import generation_frame
 from desa_ray.engines.prompts import Prompt
 from desa_ray.types import canonical_json
@@ -52,6 +60,14 @@ class _Answer:
         return [self.output] if self.first is None else [self.first, self.output]
 
 
+@dataclass(frozen=True)
+class GeneratedRow:
+    """The record of one query, by column, and the engine's seconds for it where it tells them."""
+
+    fields: Mapping[str, Any]
+    seconds: float | None
+
+
 def decoding(prompt: Prompt) -> dict[str, Any]:
     """The decoding settings as records hold them."""
     settings = {"max_new_tokens": prompt.max_new_tokens, "temperature": prompt.temperature}
@@ -69,35 +85,72 @@ def generate_records(
     query_ids: Sequence[str],
     query_texts: Sequence[str],
 ) -> pl.DataFrame:
-    """Generates one draw of a prompt for some queries.
+    """Generates one draw of a prompt for some queries; arguments and errors as for
+    `generated_rows`.
+
+    Returns:
+        Schema `GENERATION_SCHEMA`, one row per query, in the order of query ids.
+    """
+    rows = generated_rows(
+        engine,
+        prompt,
+        generator=generator,
+        dataset=dataset,
+        draw=draw,
+        query_ids=query_ids,
+        query_texts=query_texts,
+    )
+    return generation_frame([row.fields for row in rows])
+
+
+def generated_rows(
+    engine: ChatEngine,
+    prompt: Prompt,
+    *,
+    generator: str,
+    dataset: str,
+    draw: int,
+    query_ids: Sequence[str],
+    query_texts: Sequence[str],
+) -> Iterator[GeneratedRow]:
+    """Generates one draw of a prompt for some queries, which come as they are done.
 
     Args:
-        engine: a loaded engine.
+        engine: a loaded engine; what it has begun is given up where the iterator is closed.
         prompt: what is asked, and how its outputs are judged.
         generator: the generator's name, for records.
         dataset: the data set's name: chooses the template and enters the seeds.
         draw: the draw's number, from 0.
         query_ids, query_texts: the queries, aligned, in any order.
 
-    Returns:
-        Schema `GENERATION_SCHEMA`, one row per query, in the order of query ids.
-
     Raises:
-        DesaError: what the engine raises; no row is returned then.
+        DesaError: what the engine raises; the rows before it are good.
     """
-    requests = [
+    requests = requests_of(prompt, dataset, draw, query_ids, query_texts)
+    made_by = {"generator": generator, "model": engine.model, "revision": engine.revision}
+    by_query: dict[int, dict[int, _Answer]] = {}
+    for number, answer in _answers(engine, prompt, requests):
+        query, item = divmod(number, prompt.requests)
+        own = by_query.setdefault(query, {})
+        own[item] = answer
+        if len(own) == prompt.requests:
+            done = [own[item] for item in range(prompt.requests)]
+            named = {"query_id": query_ids[query], "prompt": prompt.name, "draw": draw}
+            yield GeneratedRow({**named, **_row(prompt, done), **made_by}, _seconds(done))
+            del by_query[query]
+
+
+def requests_of(
+    prompt: Prompt, dataset: str, draw: int, query_ids: Sequence[str], query_texts: Sequence[str]
+) -> list[Request]:
+    """What one draw of a prompt asks first: `prompt.requests` requests a query, one after the
+    other.
+    """
+    return [
         _request(prompt, dataset, draw, query_id, text, item)
         for query_id, text in zip(query_ids, query_texts, strict=True)
         for item in range(prompt.requests)
     ]
-    answers = _answered(engine, prompt, requests)
-    rows = []
-    for number, query_id in enumerate(query_ids):
-        own = answers[number * prompt.requests : (number + 1) * prompt.requests]
-        row = _row(prompt, own)
-        made_by = {"generator": generator, "model": engine.model, "revision": engine.revision}
-        rows.append({"query_id": query_id, "prompt": prompt.name, "draw": draw, **row, **made_by})
-    return generation_frame(rows)
 
 
 def _request(
@@ -122,8 +175,50 @@ def _request(
     )
 
 
-def _answered(engine: ChatEngine, prompt: Prompt, requests: Sequence[Request]) -> list[_Answer]:
-    """Answers to all requests; those with an invalid first output were asked once more."""
+def _answers(
+    engine: ChatEngine, prompt: Prompt, requests: Sequence[Request]
+) -> Iterator[tuple[int, _Answer]]:
+    """The answer to each request, by number; those with an invalid first output were asked once
+    more.
+    """
+    if isinstance(engine, StreamingEngine):
+        yield from _streamed(engine, prompt, requests)
+    else:
+        yield from enumerate(_in_two_calls(engine, prompt, requests))
+
+
+def _streamed(
+    engine: StreamingEngine, prompt: Prompt, requests: Sequence[Request]
+) -> Iterator[tuple[int, _Answer]]:
+    done: SimpleQueue[tuple[int, Future[Output]]] = SimpleQueue()
+    asked: list[Future[Output]] = []
+    first: dict[int, Output] = {}
+
+    def ask(number: int, request: Request) -> None:
+        asked.append(engine.submit(request))
+        asked[-1].add_done_callback(lambda future: done.put((number, future)))
+
+    try:
+        for number, request in enumerate(requests):
+            ask(number, request)
+        left = len(requests)
+        while left:
+            number, future = done.get()
+            output = future.result()
+            before = first.get(number)
+            answer = _Answer(requests[number], output, _judged(prompt, output), before)
+            if answer.verdict.valid or before is not None:
+                left -= 1
+                yield number, answer
+            else:
+                first[number] = output
+                ask(number, _with_feedback(answer))
+    finally:
+        for future in asked:
+            future.cancel()
+
+
+def _in_two_calls(engine: ChatEngine, prompt: Prompt, requests: Sequence[Request]) -> list[_Answer]:
     answers = [
         _Answer(request, output, _judged(prompt, output))
         for request, output in zip(requests, engine.generate(requests), strict=True)
@@ -188,3 +283,9 @@ def _row(prompt: Prompt, answers: Sequence[_Answer]) -> dict[str, Any]:
 def _total(counts: Sequence[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
+
+
+def _seconds(answers: Sequence[_Answer]) -> float | None:
+    seconds = [output.seconds for answer in answers for output in answer.outputs]
+    known = [one for one in seconds if one is not None]
+    return sum(known) if len(known) == len(seconds) else None

@@ -8,14 +8,17 @@ that vLLM, torch and CUDA use.
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from desa_ray.config import GeneratorConfig
-from desa_ray.engines.engine_group import GIB, await_memory
+from desa_ray.engines.engine_group import GIB
 from desa_ray.engines.generator_files import GeneratorFiles
+from desa_ray.engines.vllm_memory import await_gpus, requests_at_once
 from desa_ray.errors import DesaError
 from desa_ray.memory import available
 
@@ -164,20 +167,35 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
                     " or change it"
                 ),
             )
+        gpus = [] if on_cpu else await_gpus(config, files)
         if on_cpu:
             torch.set_num_threads(
                 int(os.environ["OMP_NUM_THREADS"])
             )  # whoever imported torch first, and how
-        else:
-            _check_gpu(config, files)
-        return vllm.LLM(**arguments(config, files.folder))
+        with _hidden("llvmlite.binding.ffi"):
+            return vllm.LLM(
+                **arguments(config, files.folder, requests_at_once(config, files, gpus))
+            )
     except DesaError:
         raise
     except Exception as error:  # vLLM raises whatever its parts raise; each becomes one of ours
         raise explained(error, config) from error
 
 
-def arguments(config: GeneratorConfig, folder: Path) -> Mapping[str, Any]:
+@contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Inside, a module is not in the list of loaded ones. vLLM looks through all values of all
+    modules, and fails at llvmlite's, which answers to every name with a function.
+    """
+    module = sys.modules.pop(name, None)
+    try:
+        yield
+    finally:
+        if module is not None:
+            sys.modules[name] = module
+
+
+def arguments(config: GeneratorConfig, folder: Path, at_once: int) -> Mapping[str, Any]:
     """What `vllm.LLM` is called with. The Hugging Face files are named, for some repositories hold
     other forms too.
     """
@@ -188,7 +206,7 @@ def arguments(config: GeneratorConfig, folder: Path) -> Mapping[str, Any]:
         "load_format": "safetensors",
         "dtype": config.dtype,
         "max_model_len": config.max_model_len,
-        "max_num_seqs": config.max_num_seqs,
+        "max_num_seqs": at_once,
         "seed": 0,
         "tensor_parallel_size": config.tensor_parallel_size,
         "gpu_memory_utilization": config.gpu_memory_utilization,
@@ -230,42 +248,3 @@ def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
 def _short(error: BaseException) -> str:
     text = " ".join(str(error).split()) or "no message"
     return f"{type(error).__name__}: {text[:300]}"
-
-
-def _check_gpu(config: GeneratorConfig, files: GeneratorFiles) -> None:
-    def used() -> list[tuple[int, int]]:
-        return _gpu_memory()[: config.tensor_parallel_size]
-
-    await_memory(used, config.gpu_memory_utilization)
-    budget = sum(total for _, total in used()) * config.gpu_memory_utilization
-    if (weights := files.bytes_as(config.dtype)) > budget:
-        raise DesaError(
-            f"too little GPU memory: the weights take {weights / GIB:.1f} GiB, the share is"
-            f" {budget / GIB:.1f} GiB",
-            where=f"generator {config.name}",
-            hint="raise generator.tensor_parallel_size or generator.gpu_memory_utilization",
-        )
-
-
-def _gpu_memory() -> list[tuple[int, int]]:
-    """(free, total) bytes of the GPUs this process may use; read from the driver, so that CUDA need
-    not start here.
-    """
-    from vllm.third_party import pynvml  # pyright: ignore[reportMissingImports]
-
-    pynvml.nvmlInit()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = (
-        range(pynvml.nvmlDeviceGetCount())
-        if visible is None
-        else [name for name in visible.split(",") if name]
-    )
-    memory = []
-    for name in names:
-        by_number = str(name).isdigit()
-        handle = (
-            pynvml.nvmlDeviceGetHandleByIndex if by_number else pynvml.nvmlDeviceGetHandleByUUID
-        )(int(name) if by_number else str(name))
-        info = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        memory.append((int(info.free), int(info.total)))
-    return memory

@@ -124,7 +124,7 @@ class LazyBackend:
     def _start(self, watch: "NodeWatch | None" = None) -> Backend:
         backend: Backend
         if self.config.kind == "serial":
-            backend = SerialBackend()
+            backend = SerialBackend(self.config.max_failures)
         else:
             from desa_ray.cluster.session import session
             from desa_ray.cluster.transport import ray_supervisor

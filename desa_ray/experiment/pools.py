@@ -22,6 +22,7 @@ from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
 
 JVM_SHARE = 4  # of the machine's memory: its heap, as much for texts and arrays, and that again
+IN_FLIGHT = 64  # shards of generation at one engine, at most; it says itself how many it wants
 PROCESS_BYTES = 512 << 20  # of a worker with nothing loaded: Python and its libraries
 GB = 1 << 30
 
@@ -91,6 +92,7 @@ def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: P
         cpus=cluster.generator_cpus,
         gpus=gpus,
         isolated=isolated,
+        in_flight=IN_FLIGHT,
     )
 
 

@@ -10,24 +10,59 @@ from desa_ray.pipeline.shard_queue import StageShards
 from desa_ray.pipeline.stage import Pool, Task
 
 
+@dataclass(frozen=True)
+class Held:
+    """A shard that a worker was given, and when; `alone`: nothing is given to it beside."""
+
+    stage: StageShards
+    task: Task
+    since: float
+    alone: bool = False
+
+
 @dataclass
 class RosterEntry:
-    """A worker and what it is doing: coming up, idle, or at a task of a stage.
+    """A worker and what it is doing: coming up, idle, or at shards of stages.
 
     Attributes:
+        since: when it was spawned, came up or had its engine loaded, whichever was last.
         node: where it stands; None until it is up.
         loaded: its engine is there; until then it gets no task, which others could do meanwhile.
-        since: when it was spawned, came up or was given its task, whichever was last.
+        rows: of how many rows it wants shards at once; 0 for one shard at a time.
+        held: the shards that it was given, in that order.
+        ailing: its engine cannot go on; it gets nothing more, and ends once its shards are back.
     """
 
     pool: Pool
     since: float
     up: bool = False
     loaded: bool = False
+    rows: int = 0
     node: str | None = None
-    task: Task | None = None
-    stage: StageShards | None = None
+    held: list[Held] = field(default_factory=list)
+    ailing: bool = False
     killed: bool = False
+
+    def has_room(self, share: int) -> bool:
+        """Whether it may be given one more shard; with one in its hands only below its `share`."""
+        if not self.loaded or self.ailing:
+            return False
+        if not self.held:
+            return True
+        if self.held[0].alone or len(self.held) >= min(share, self.pool.in_flight):
+            return False
+        rows = sum(held.task.shard.stop - held.task.shard.start for held in self.held)
+        return rows < self.rows or (self.rows > 0 and len(self.held) == 1)
+
+    def is_at(self, stage: StageShards) -> bool:
+        """Whether it has a shard of the stage."""
+        return any(held.stage is stage for held in self.held)
+
+    def at_work_since(self) -> float | None:
+        """When what it has been at for the longest began; None where it is idle."""
+        if self.up and not self.loaded:
+            return self.since
+        return min((held.since for held in self.held), default=None)
 
 
 @dataclass
@@ -80,6 +115,14 @@ class Roster:
     def of(self, pool: Pool) -> dict[int, RosterEntry]:
         """Its workers, those coming up included."""
         return {n: entry for n, entry in self.workers.items() if entry.pool.name == pool.name}
+
+    def loaded(self, pool: Pool) -> int:
+        """How many of its workers have their engine."""
+        return sum(entry.loaded for entry in self.of(pool).values())
+
+    def first_loaded(self, pool: Pool) -> int | None:
+        """The number of the first of them that can be given a shard."""
+        return next((n for n, e in self.of(pool).items() if e.loaded and not e.ailing), None)
 
     def state(self, pool: Pool) -> PoolState:
         return self._pools.setdefault(pool.name, PoolState(last_up=self._clock()))

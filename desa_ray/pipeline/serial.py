@@ -6,8 +6,8 @@ Engines that must not share a process (the JVM) get a child process each, which 
 
 from collections.abc import Callable, Sequence
 
-from desa_ray.errors import PoisonShard
-from desa_ray.pipeline.backend import LostCluster
+from desa_ray.errors import EngineFailed, PoisonShard
+from desa_ray.pipeline.backend import LostCluster, lost_too_often
 from desa_ray.pipeline.child import Child
 from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.pipeline.worker import Worker
@@ -18,11 +18,15 @@ END_S = 10.0  # for an idle child to clear up after itself
 class SerialBackend:
     """Computes each task in the calling thread; tasks of isolated pools in one child process per
     pool.
+
+    Args:
+        max_failures: how often the engine may fail at one task; each time another takes its place.
     """
 
     max_parallel_stages = 1
 
-    def __init__(self) -> None:
+    def __init__(self, max_failures: int = 3) -> None:
+        self.max_failures = max_failures
         self._workers: dict[str, Worker] = {}
         self._children: dict[str, Child] = {}
 
@@ -35,14 +39,31 @@ class SerialBackend:
     ) -> int:
         on_start()
         for task in tasks:
-            if pool.isolated:
-                self._run_in_child(pool, task)
-            else:
-                if pool.name not in self._workers:
-                    self._workers[pool.name] = Worker(pool)
-                self._workers[pool.name].run(task)
+            self._run(pool, task)
             on_done(task)
         return 1
+
+    def _run(self, pool: Pool, task: Task) -> None:
+        failures = 0
+        while True:
+            try:
+                if pool.isolated:
+                    self._run_in_child(pool, task)
+                else:
+                    self._workers.setdefault(pool.name, Worker(pool)).run(task)
+                return
+            except EngineFailed as failure:
+                failures += 1
+                self._drop(pool)
+                if failures >= self.max_failures:
+                    raise lost_too_often(task, failures, str(failure)) from failure
+
+    def _drop(self, pool: Pool) -> None:
+        """End the engine of a pool; the next task gets another."""
+        self._workers.pop(pool.name, None)
+        child = self._children.pop(pool.name, None)
+        if child is not None:
+            child.end(END_S)
 
     def expect(self, pools: frozenset[str]) -> None: ...
 

@@ -20,6 +20,8 @@ class StageShards:
 
     Attributes:
         open: shards that nobody works on.
+        last: those of them that a worker computes alone, as their last attempt, so that none is
+            blamed for another one.
         in_flight: how many are being computed.
         failures: shard number -> how often it was lost with its worker.
         node_losses: shard number -> how often it was lost with its worker's node.
@@ -36,6 +38,7 @@ class StageShards:
     most_workers: int = 1
     failures: Counter[int] = field(default_factory=Counter)
     node_losses: Counter[int] = field(default_factory=Counter)
+    last: deque[Task] = field(default_factory=deque)
     error: BaseException | None = None
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -46,7 +49,12 @@ class StageShards:
         if not self.over.is_set():
             self.error = error
             self.open.clear()
+            self.last.clear()
             self.over.set()
+
+    @property
+    def done(self) -> bool:
+        return not (self.open or self.last or self.in_flight)
 
 
 class Policy(Protocol):
@@ -103,6 +111,12 @@ class ShardQueue:
         stage = self.policy.choose(self.stages(pool))
         return None if stage is None else (stage, stage.open.popleft())
 
+    def alone(self, pool: Pool) -> StageShards | None:
+        """The first stage of the pool with a shard that a worker must compute alone."""
+        return next((stage for stage in self.stages(pool) if stage.last), None)
+
     def left(self, pool: Pool) -> int:
         """Shards of the pool that are not done."""
-        return sum(len(stage.open) + stage.in_flight for stage in self.stages(pool))
+        return sum(
+            len(stage.open) + len(stage.last) + stage.in_flight for stage in self.stages(pool)
+        )

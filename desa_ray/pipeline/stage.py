@@ -33,6 +33,8 @@ class Pool:
         isolated: the engine must have a process of its own (a JVM and OpenMP code in one process
             corrupt each other).
         light: the engine holds nothing but what it reads from the store, and is loaded at once.
+        in_flight: shards that one worker may compute at once, each in a thread of its own; the
+            loaded engine says how many it wants (`rows_at_once`).
     """
 
     name: str
@@ -43,6 +45,7 @@ class Pool:
     memory: int = 0
     isolated: bool = False
     light: bool = False
+    in_flight: int = 1
 
 
 @dataclass(frozen=True)

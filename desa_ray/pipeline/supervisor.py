@@ -2,11 +2,13 @@
 
 It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
 processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
-goes to a worker whose engine is loaded; a worker that dies is replaced and its shard handed out
-again; one that outlasts the time limit is killed, which is the same; a worker that goes with its
-node, or for which there was no memory beside others, is no fault of its shard. What stops a stage:
-an error of a shard's own (bad data, a corrupt artifact) at once, and a shard that was lost
-`max_failures` times, by name; so does an engine that was lost as often while it loaded.
+goes to a worker whose engine is loaded; a worker that dies is replaced and its shards handed out
+again; one that outlasts the time limit is killed, and one whose engine fails is ended, which is the
+same; a worker that goes with its node, or for which there was no memory beside others, is no fault
+of its shards. An engine that works at several shards at once is given the next before it has ended
+the last. What stops a stage: an error of a shard's own (bad data, a corrupt artifact) at once, and
+a shard that was lost `max_failures` times, by name; so does an engine that was lost as often while
+it loaded. The last attempt at a shard that was lost beside others is made alone.
 Workers hold their engine and stay until their place is needed. Shards are deterministic and write
 once, so a second run of one is harmless.
 
@@ -22,9 +24,9 @@ from queue import Empty, SimpleQueue
 
 from desa_ray.config import ClusterConfig
 from desa_ray.error_boundary import as_desa_error
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, EngineFailed
 from desa_ray.pipeline.backend import LostCluster, Stopped, lost_too_often
-from desa_ray.pipeline.roster import Roster, RosterEntry
+from desa_ray.pipeline.roster import Held, Roster, RosterEntry
 from desa_ray.pipeline.shard_queue import FirstOpen, Policy, ShardQueue, StageShards
 from desa_ray.pipeline.staffing import Staffing
 from desa_ray.pipeline.stage import Pool, Task
@@ -216,25 +218,46 @@ class Supervisor:
         self._fail_all(loss)
 
     def _hand_out(self) -> None:
-        """Give every idle worker its next shard, or end it where its place is due to others."""
-        now = self.clock()
-        for number, worker in list(self._roster.workers.items()):
-            if not worker.loaded or worker.task is not None:
-                continue
-            if self._queue.left(worker.pool) and self._staffing.gives_back(worker):
+        """Give every worker with room its next shard, one after the other, so that all have their
+        first before one has two; or end an idle one where its place is due to others.
+        """
+        given = True
+        while given:
+            given = False
+            for number, worker in list(self._roster.workers.items()):
+                given = self._give(number, worker) or given
+
+    def _give(self, number: int, worker: RosterEntry) -> bool:
+        """Give a worker one more shard; whether it got one."""
+        pool = worker.pool
+        left = self._queue.left(pool)
+        if not left or not worker.has_room(-(-left // max(1, self._roster.loaded(pool)))):
+            return False
+        if self._staffing.gives_back(worker):
+            if not worker.held:
                 self._end([number])
-                continue
-            found = self._queue.next(worker.pool)
-            if found is None:
-                continue
-            stage, task = found
-            if not self._started(stage):
-                continue
-            worker.stage, worker.task, worker.since = stage, task, now
-            stage.in_flight += 1
-            stage.most_workers = max(stage.most_workers, len(self._roster.of(worker.pool)))
-            self._roster.state(worker.pool).used = now
-            self.transport.send(number, task)
+            return False
+        found = self._choice(number, worker)
+        if found is None or not self._started(found.stage):
+            return False
+        stage, now = found.stage, found.since
+        worker.held.append(found)
+        stage.in_flight += 1
+        stage.most_workers = max(stage.most_workers, len(self._roster.of(pool)))
+        self._roster.state(pool).used = now
+        self.transport.send(number, found.task)
+        return True
+
+    def _choice(self, number: int, worker: RosterEntry) -> Held | None:
+        """The shard that a worker is given next. The first worker of a pool takes those that must
+        be computed alone, once it has none.
+        """
+        now = self.clock()
+        alone = self._queue.alone(worker.pool)
+        if alone and number == self._roster.first_loaded(worker.pool):
+            return None if worker.held else Held(alone, alone.last.popleft(), now, alone=True)
+        found = self._queue.next(worker.pool)
+        return Held(*found, now) if found else None
 
     def _started(self, stage: StageShards) -> bool:
         """Tells, once, that workers are at a stage; False where that failed."""
@@ -256,12 +279,12 @@ class Supervisor:
                 waiting = self._queue.stages(worker.pool)
                 if waiting and not loaded:
                     self._started(waiting[0])
-            case Loaded():
-                worker.loaded, worker.since = True, self.clock()
+            case Loaded(rows=rows):
+                worker.loaded, worker.rows, worker.since = True, rows, self.clock()
                 self._roster.state(worker.pool).load_losses.clear()
-            case Answer(error=error):
+            case Answer(error=error, task=task):
                 self._roster.state(worker.pool).last_up = self.clock()
-                self._answered(worker, error)
+                self._answered(event.worker, worker, task, error)
             case Lost(reason=reason, with_node=with_node, memory=memory):
                 with_node = with_node or (memory and self._crowded(worker))
                 del self._roster.workers[event.worker]
@@ -270,8 +293,8 @@ class Supervisor:
                 state.lost = state.lost if worker.up or with_node else reason
                 if worker.up and not worker.loaded:
                     self._lost_loading(event.worker, worker.pool, reason, with_node=with_node)
-                else:
-                    self._lost(worker, reason, with_node=with_node)
+                for held in worker.held:
+                    self._lost(worker, held, reason, with_node=with_node)
 
     def _crowded(self, lost: RosterEntry) -> bool:
         """Whether others of this run stood on the node where memory ran out under a worker, or did
@@ -287,31 +310,49 @@ class Supervisor:
         if beside and up > 1:
             self._roster.state(lost.pool).most = up - 1
         before, self._memory_at[lost.node] = self._memory_at.get(lost.node), self.clock()
-        return bool(beside) or (before is not None and lost.since <= before)
+        since = lost.at_work_since() or lost.since
+        return bool(beside) or (before is not None and since <= before)
 
-    def _answered(self, worker: RosterEntry, error: DesaError | None) -> None:
-        stage, task = worker.stage, worker.task
-        worker.stage = worker.task = None
-        if stage is None or task is None:
+    def _answered(
+        self, number: int, worker: RosterEntry, task: Task | None, error: DesaError | None
+    ) -> None:
+        held = next((one for one in worker.held if task is None or one.task is task), None)
+        if held is None:
+            return
+        worker.held.remove(held)
+        if isinstance(error, EngineFailed):
+            self._lost(worker, held, str(error))
+            self._ail(number, worker)
+            return
+        stage = held.stage
+        if stage.over.is_set():  # it failed meanwhile
             return
         stage.in_flight -= 1
         if error is not None:
             self._fail(stage, error)
-        elif (
-            self._called(stage, lambda: stage.on_done(task))
-            and not stage.open
-            and not stage.in_flight
-        ):
+        elif self._called(stage, lambda: stage.on_done(held.task)) and stage.done:
             self._queue.remove(stage)
             self._look_again()
             stage.end()
 
-    def _lost(self, worker: RosterEntry, reason: str, *, with_node: bool) -> None:
+    def _ail(self, number: int, worker: RosterEntry) -> None:
+        """Replace a worker whose engine failed, once all its shards are back: each may still store
+        what it has.
+        """
+        worker.ailing = True
+        if not worker.held and number in self._roster.workers:
+            state = self._roster.state(worker.pool)
+            state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
+            self._end([number])
+
+    def _lost(
+        self, worker: RosterEntry, held: Held, reason: str, *, with_node: bool = False
+    ) -> None:
         """Queue a lost shard again, or stop its stage where it was lost too often: sooner where its
         worker died alone than where whole nodes went.
         """
-        stage, task = worker.stage, worker.task
-        if stage is None or task is None or stage.over.is_set():
+        stage, task = held.stage, held.task
+        if stage.over.is_set():
             return
         stage.in_flight -= 1
         counts = stage.node_losses if with_node else stage.failures
@@ -319,10 +360,12 @@ class Supervisor:
         failures = counts[task.shard.number]
         again = failures < (NODE_LOSSES if with_node else self.limits.max_failures)
         self.on_loss(worker.pool, again)
-        if again:
-            stage.open.append(task)
-        else:
+        if not again:
             self._fail(stage, lost_too_often(task, failures, reason))
+        elif worker.rows and stage.failures[task.shard.number] == self.limits.max_failures - 1:
+            stage.last.append(task)
+        else:
+            stage.open.append(task)
 
     def _lost_loading(self, number: int, pool: Pool, reason: str, *, with_node: bool) -> None:
         """Stop what needs an engine that takes its process along as often as a shard may fail."""
@@ -350,12 +393,16 @@ class Supervisor:
 
     def _fail(self, stage: StageShards, error: BaseException) -> None:
         """Stop a stage; workers that are still at its shards are ended, so that the next stage gets
-        fresh ones.
+        fresh ones. One that works at several shards goes on: the others are not to be lost.
         """
         self._queue.remove(stage)
         self._look_again()
         self._end(
-            [number for number, worker in self._roster.workers.items() if worker.stage is stage]
+            [
+                number
+                for number, worker in self._roster.workers.items()
+                if not worker.rows and worker.is_at(stage)
+            ]
         )
         stage.end(error)
 
@@ -366,8 +413,8 @@ class Supervisor:
     def _kill_overdue(self) -> None:
         now = self.clock()
         for number, worker in list(self._roster.workers.items()):
-            at_work = worker.task is not None or (worker.up and not worker.loaded)
-            overdue = at_work and now - worker.since > self.limits.shard_timeout_s
+            since = worker.at_work_since()
+            overdue = since is not None and now - since > self.limits.shard_timeout_s
             if overdue and not worker.killed:
                 worker.killed = True
                 self.transport.kill(number)

@@ -28,17 +28,25 @@ class Up:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A worker's engine is there, or cannot be loaded, which its first task tells."""
+    """A worker's engine is there, or cannot be loaded, which its first task tells.
+
+    `rows`: of how many rows it wants shards at once, so that it never waits for the next one; 0 for
+    one shard at a time.
+    """
 
     worker: int
+    rows: int = 0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A worker's task is over, with or without an error of its own."""
+    """A worker's task is over, with or without an error of its own; `task` may be left out where it
+    has no other.
+    """
 
     worker: int
     error: DesaError | None
+    task: Task | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,9 @@ class Transport(Protocol):
         ...
 
     def send(self, worker: int, task: Task) -> None:
-        """Give a worker that is up and idle a task; `Answer` follows, or `Lost`."""
+        """Give a worker that is up a task; `Answer` follows, or `Lost`. It has others where it
+        wants several at once.
+        """
         ...
 
     def poll(self, timeout_s: float) -> Sequence[Event]:

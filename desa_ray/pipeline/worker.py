@@ -20,6 +20,13 @@ class Worker:
         if self.engine is None:
             self.engine = self.pool.factory()
 
+    @property
+    def rows_at_once(self) -> int:
+        """Of how many rows its engine wants shards at once; 0 for one shard at a time, as where it
+        is not loaded.
+        """
+        return int(getattr(self.engine, "rows_at_once", 0)) if self.pool.in_flight > 1 else 0
+
     def run(self, task: Task) -> None:
         """Compute one shard; whatever goes wrong is an error for the user, also beyond this
         process.

@@ -1,12 +1,11 @@
 """Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon
-as it is done.
+as it is done, and rows of it before that (finished_rows.py).
 
 A stored shard is final: a resumed run reads it and never generates it again, even if another run
 (on a GPU without batch-invariant mode) would give other words. Records that are stored for other
 sets of queries are reused (generation_reuse.py); the shards cover the queries that are left.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,14 @@ import polars as pl
 
 from desa_ray.engines.chat import ChatEngine
 from desa_ray.engines.generation import GENERATION_SCHEMA
-from desa_ray.engines.live_generator import decoding, generate_records
+from desa_ray.engines.live_generator import decoding, generated_rows
 from desa_ray.engines.prompts import Prompt
+from desa_ray.errors import DesaError
 from desa_ray.pipeline.provenance import maker
 from desa_ray.pipeline.sizes import Rows
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds
 from desa_ray.stages.collection import read_rows
+from desa_ray.stages.finished_rows import FinishedRows, withdraw_rows
 from desa_ray.stages.generation import (
     KEPT,
     GenerationWork,
@@ -67,21 +68,27 @@ class LiveWork(GenerationWork):
             kept = read_table(stage.artifact, KEPT, GENERATION_SCHEMA)["query_id"]
             queries = queries.filter(~pl.col("id").is_in(kept.implode()))
         queries = queries[shard.start : shard.stop]
-        started = time.perf_counter()
-        records = generate_records(
-            engine,
-            self.prompt,
-            generator=self.generator,
-            dataset=stage.params["dataset"],
-            draw=stage.params["draw"],
-            query_ids=queries["id"].to_list(),
-            query_texts=queries["text"].to_list(),
-        )
-        took = {"seconds": time.perf_counter() - started, "cpus": self.pool.cpus}
-        made = {**maker(), **took, "gpus": self.pool.gpus}
-        write_table(stage.artifact, shard.parts[0], records, GENERATION_SCHEMA, [made])
+        made = {**maker(), "cpus": self.pool.cpus, "gpus": self.pool.gpus}
+        rows = FinishedRows(stage.artifact, shard, made)
+        queries = queries.filter(~pl.col("id").is_in(rows.kept["query_id"].implode()))
+        try:
+            for row in generated_rows(
+                engine,
+                self.prompt,
+                generator=self.generator,
+                dataset=stage.params["dataset"],
+                draw=stage.params["draw"],
+                query_ids=queries["id"].to_list(),
+                query_texts=queries["text"].to_list(),
+            ):
+                rows.add(row)
+        except DesaError:
+            rows.keep()
+            raise
+        write_table(stage.artifact, shard.parts[0], rows.all(), GENERATION_SCHEMA, rows.makers)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        withdraw_rows(stage.artifact)
         records = records_of(stage.artifact, layout)
         totals = records.select(pl.col("retries", "prompt_tokens", "completion_tokens").sum()).row(
             0, named=True

@@ -285,6 +285,14 @@ class Artifact:
         self._unpublish()
         self._ledger.discard(name)
 
+    def withdraw_part(self, name: str) -> None:
+        """Remove a part that is no result, such as rows of a shard that is not done; the manifest
+        stays, and so does a part that it names.
+        """
+        manifest = self._manifest()
+        if manifest is None or name not in manifest["parts"]:
+            self._ledger.discard(name)
+
     def discard(self) -> None:
         """Remove all of it: the manifest, then the sidecars, then the rest with what killed writers
         left.

@@ -21,6 +21,7 @@ from desa_ray.config import GeneratorConfig
 from desa_ray.engines.engine_group import GIB
 from desa_ray.engines.generator import check_generator, generator_identity, load_generator
 from desa_ray.engines.generator_files import GeneratorFiles, complete, find_generator, folder_hash
+from desa_ray.engines.vllm_memory import cache_bytes_per_token, requests_at_once
 from desa_ray.engines.vllm_start import arguments, check_before, explained
 from desa_ray.errors import DesaError, Problems
 
@@ -271,12 +272,15 @@ def test_without_vllm_the_error_says_where_to_get_it(tmp_path):
 def test_prefixes_are_cached_only_where_texts_may_depend(tmp_path):
     """Prefixes are cached only where texts may depend on batches."""
     config = composed("qwen2_5_7b")
-    assert arguments(config, tmp_path)["enable_prefix_caching"] is False
+    assert arguments(config, tmp_path, 64)["enable_prefix_caching"] is False
     assert (
-        arguments(replace(config, batch_invariant=False), tmp_path)["enable_prefix_caching"] is True
+        arguments(replace(config, batch_invariant=False), tmp_path, 64)["enable_prefix_caching"]
+        is True
     )
     assert (
-        arguments(replace(config, tensor_parallel_size=2), tmp_path)["distributed_executor_backend"]
+        arguments(replace(config, tensor_parallel_size=2), tmp_path, 64)[
+            "distributed_executor_backend"
+        ]
         == "mp"
     )
 
@@ -364,3 +368,20 @@ def test_too_little_memory_is_known_beforehand():
         check_before(config, huge)
     with pytest.raises(DesaError, match="bfloat16 texts depend on batches on a CPU"):
         check_before(replace(config, dtype="bfloat16"), GeneratorFiles(Path("m"), GIB, "bfloat16"))
+
+
+def test_as_many_requests_at_once_as_the_memory_holds(tmp_path):
+    """Qwen2.5-7B on 80 GiB, by hand: 2 x 28 layers x 4 heads x 128 x 2 bytes = 57,344 a token; of
+    0.9 x 0.9 x 80 GiB, 15,231,233,024 bytes of weights leave room for 231 requests of 4,096 tokens.
+    """
+    told = {"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4}
+    (tmp_path / "config.json").write_text(json.dumps({**told, "hidden_size": 3584}))
+    files = GeneratorFiles(tmp_path, 15_231_233_024, "bfloat16")
+    config = composed("qwen2_5_7b")
+    gpu = (80 << 30, 80 << 30)
+    assert cache_bytes_per_token(tmp_path, "bfloat16") == 57_344
+    assert requests_at_once(config, files, [gpu]) == 231
+    assert requests_at_once(replace(config, max_num_seqs=5), files, [gpu]) == 5
+    assert requests_at_once(replace(config, tensor_parallel_size=4), files, [gpu] * 4) == 1024
+    (tmp_path / "config.json").write_text("{}")
+    assert requests_at_once(config, files, [gpu]) == 64

@@ -125,7 +125,7 @@ class SimulatedTransport:
     def send(self, worker: int, task: Task) -> None:
         work, pool = task.stage.work, self._at[worker][1]
         assert isinstance(work, Timed)
-        self._work(pool, work.shard_s, Answer(worker, None))
+        self._work(pool, work.shard_s, Answer(worker, None, task))
 
     def _work(self, pool: Pool, seconds: float, then: Event) -> None:
         self.busy.spans.append((pool, self.now, self.now + seconds))

@@ -15,9 +15,10 @@ import pytest
 
 from desa_ray.engines.smollm2 import smollm2_folder
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("platform")]
 THREE = ["dataset=demo_small", "dataset.queries=[need-02,need-06,need-12]"]
-COMMON = [*THREE, "generator=smollm2", "draws=2", "cluster.cpus=2"]
+SHORT = ["generator=smollm2", "decoding.max_tokens=200"]
+COMMON = [*THREE, *SHORT, "draws=2", "cluster.cpus=2"]
 
 
 def _environment(home: Path, model_home: Path) -> dict[str, str]:
@@ -56,7 +57,7 @@ def _rows(path: Path) -> dict[tuple[str, int], tuple]:
 @pytest.fixture(scope="module")
 def generated(model_home, tmp_path_factory) -> Path:
     """A folder where 3 queries x 2 draws were generated although the engine was killed after the
-    first shard.
+    first shard, or the first rows.
     """
     smollm2_folder(model_home)  # converted once for all tests, not once per folder of theirs
     folder = tmp_path_factory.mktemp("generated")
@@ -74,7 +75,8 @@ def generated(model_home, tmp_path_factory) -> Path:
         environment = _environment(home, model_home)
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + 900
-        while not list((home / "store" / "generation").glob("*/part-*.json")):
+        kept = ("*/part-*.json", "*/rows-*.json")
+        while not any(list((home / "store" / "generation").glob(one)) for one in kept):
             assert process.poll() is None, (folder / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -98,14 +100,7 @@ def test_every_query_and_draw_is_there_once_although_the_engine(generated):
 
 
 def test_text_does_not_depend_on_shards_or_on_the_kill(generated, model_home, tmp_path):
-    arguments = [
-        "generate",
-        *THREE,
-        "generator=smollm2",
-        "draws=1",
-        "cluster=serial",
-        "export=exported",
-    ]
+    arguments = ["generate", *THREE, *SHORT, "draws=1", "cluster=serial", "export=exported"]
     _desa(tmp_path, tmp_path / "home", model_home, *arguments)
     alone = _rows(tmp_path / "exported" / "references.jsonl")
     killed = _rows(generated / "exported" / "references.jsonl")

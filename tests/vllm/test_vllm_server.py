@@ -21,7 +21,7 @@ from desa_ray.engines.openai_generator import OpenAIGenerator
 from desa_ray.engines.smollm2 import smollm2_folder
 from desa_ray.errors import DesaError
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("engine")]
 PATIENCE_S = 400
 
 
