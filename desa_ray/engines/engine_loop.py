@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from desa_ray.engines.chat import Output, Request
 from desa_ray.errors import DesaError, EngineFailed
@@ -37,12 +37,21 @@ class SteppedEngine(Protocol):
 
 
 Stepped = TypeVar("Stepped", bound=SteppedEngine)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class _Asked:
     request: Request
     answer: Future[Output]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Something to be done with the engine while no request is in."""
+
+    work: Callable[[], Any]
+    answer: Future[Any]
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,8 @@ class EngineLoop(Generic[Stepped]):
 
     def __init__(self, load: Callable[[], Stepped], where: str):
         self.where = where
-        self._inbox: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._inbox: SimpleQueue[_Asked | _Call | None] = SimpleQueue()
+        self._calls: list[_Call] = []
         self._running: dict[str, _Running] = {}
         self._spent = 0.0  # seconds of the engine per request that was inside, since it was loaded
         self.busy_s = 0.0
@@ -91,6 +101,14 @@ class EngineLoop(Generic[Stepped]):
         answer: Future[Output] = Future()
         self._inbox.put(_Asked(request, answer))
         return answer
+
+    def alone(self, work: Callable[[Stepped], Result]) -> Result:
+        """What `work` returns or raises, called with the engine in its own thread, once no request
+        is in.
+        """
+        answer: Future[Result] = Future()
+        self._inbox.put(_Call(lambda: work(self.engine), answer))
+        return answer.result()
 
     def close(self) -> None:
         """Answer nothing more; returns once the engine's last step is over."""
@@ -114,9 +132,15 @@ class EngineLoop(Generic[Stepped]):
     def _take_in(self, engine: SteppedEngine) -> bool:
         """Adds what was asked meanwhile; waits while there is nothing to do. False at the end."""
         while not self._running or not self._inbox.empty():
+            if self._calls and not self._running:
+                _do(self._calls.pop(0))
+                continue
             asked = self._inbox.get()
             if asked is None:
                 return False
+            if isinstance(asked, _Call):
+                self._calls.append(asked)
+                continue
             if not asked.answer.set_running_or_notify_cancel():
                 continue
             try:
@@ -158,9 +182,18 @@ class EngineLoop(Generic[Stepped]):
         for running in self._running.values():
             running.answer.set_exception(EngineFailed(what, where=self.where, hint=hint))
         self._running.clear()
+        for call in self._calls:
+            self._inbox.put(call)
         while True:
             asked = self._inbox.get()
             if asked is None:
                 return
             if asked.answer.running() or asked.answer.set_running_or_notify_cancel():
                 asked.answer.set_exception(EngineFailed(what, where=self.where, hint=hint))
+
+
+def _do(call: _Call) -> None:
+    try:
+        call.answer.set_result(call.work())
+    except BaseException as error:
+        call.answer.set_exception(error)

@@ -31,7 +31,7 @@ from desa_ray.config import ClusterConfig, GeneratorConfig, RunConfig
 from desa_ray.config_check import parse
 from desa_ray.engines.generator_files import find_generator
 from desa_ray.engines.live_generator import requests_of
-from desa_ray.engines.vllm_generator import VllmGenerator
+from desa_ray.engines.vllm_generator import VllmGenerator, VllmSteps
 from desa_ray.errors import DesaError
 from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.spec import RUN_KEYS
@@ -164,7 +164,7 @@ def through_the_pool(engine: VllmGenerator, stage: Stage) -> tuple[int, float]:
 
 
 def offline(engine: VllmGenerator, stage: Stage) -> tuple[int, float]:
-    """The same requests in one call of vLLM's own, while its thread rests."""
+    """The same requests in one call of vLLM's own, in the engine's thread."""
     queries = read_rows(stage.inputs["queries"])
     work: Any = stage.work
     asked = requests_of(
@@ -174,12 +174,16 @@ def offline(engine: VllmGenerator, stage: Stage) -> tuple[int, float]:
         queries["id"].to_list(),
         queries["text"].to_list(),
     )
-    steps = engine.loop.engine
     messages = [list(map(dict, one.messages)) for one in asked]
-    started = time.perf_counter()
-    results = steps.llm.chat(messages, [steps.parameters(one) for one in asked], use_tqdm=False)
-    seconds = time.perf_counter() - started
-    return sum(len(result.outputs[0].token_ids) for result in results), seconds
+    parameters = [engine.loop.engine.parameters(one) for one in asked]
+
+    def call(steps: VllmSteps) -> tuple[int, float]:
+        started = time.perf_counter()
+        results = steps.llm.chat(messages, parameters, use_tqdm=False)
+        seconds = time.perf_counter() - started
+        return sum(len(result.outputs[0].token_ids) for result in results), seconds
+
+    return engine.loop.alone(call)
 
 
 def loaded(config: GeneratorConfig, model_home: Path) -> VllmGenerator:

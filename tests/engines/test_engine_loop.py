@@ -91,6 +91,18 @@ def test_what_the_engine_spent_is_shared_among_its_requests():
     loop.close()
 
 
+def test_a_call_has_the_engine_for_itself():
+    loop = EngineLoop(Words, "words")
+    futures = [loop.submit(request("text", 6)) for _ in range(8)]
+    inside = loop.alone(lambda words: (len(words.inside), threading.get_ident() == words.thread))
+    assert inside == (0, True)
+    assert all(future.done() for future in futures)
+    with pytest.raises(KeyError):
+        loop.alone(lambda words: words.inside["absent"])
+    assert loop.submit(request("later", 1)).result(10) == output(request("later", 1))
+    loop.close()
+
+
 def test_a_request_that_is_refused_concerns_nobody_else():
     loop = EngineLoop(Words, "words")
     good, bad = request("good", 6), request("refuse me", 1)
