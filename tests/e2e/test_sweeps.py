@@ -187,6 +187,7 @@ def test_an_encoder_sweep_compares_two_encoders(small_slice, desa, tmp_path):
     assert {child.data.params["encoder"] for child in children} == {"minilm_l6", "minilm_l3"}
 
 
+@pytest.mark.slow
 def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_path):
     """They find the same stages missing at the same time, and share a tracking store that none of
     them finds made.
