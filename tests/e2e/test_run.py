@@ -74,6 +74,7 @@ def test_serial_and_ray_write_identical_records_whatever(demo_slice, serial_swee
         assert contents == _contents(tmp_path / "home" / "store", set(contents))
 
 
+@pytest.mark.slow
 def test_counted_in_ranges_by_ray_equals_serial(demo_slice, serial_sweep, desa, tmp_path):
     """Two JVMs index four ranges and Ray's actors count; serially it is one index."""
     homes = [Path(shutil.copytree(serial_sweep / "home", tmp_path / name)) for name in "ab"]
