@@ -143,8 +143,8 @@ def generated_rows(
 def requests_of(
     prompt: Prompt, dataset: str, draw: int, query_ids: Sequence[str], query_texts: Sequence[str]
 ) -> list[Request]:
-    """What one draw of a prompt asks first: `prompt.requests` requests a query, one after the
-    other.
+    """What one draw of a prompt asks first: `prompt.requests` requests per query, one query
+    after the other.
     """
     return [
         _request(prompt, dataset, draw, query_id, text, item)

@@ -9,6 +9,8 @@ from desa_ray.pipeline.packing import Standing
 from desa_ray.pipeline.shard_queue import StageShards
 from desa_ray.pipeline.stage import Pool, Task
 
+RESPAWN_PAUSE_S = 1.0
+
 
 @dataclass(frozen=True)
 class Held:
@@ -86,6 +88,10 @@ class PoolState:
     load_losses: Counter[bool] = field(default_factory=Counter)
     loss_counted: int = 0
     most: int | None = None
+
+    def replace_at(self, now: float) -> None:
+        """A worker went: another may be spawned after a pause."""
+        self.grow_at, self.respawn_at = 0.0, now + RESPAWN_PAUSE_S
 
 
 class Roster:

@@ -89,9 +89,11 @@ class _ParallelRun:
     broken: dict[str, DesaError] = field(default_factory=dict)
     called: deque[Future[None]] = field(default_factory=deque)
     loss: LostCluster | None = None
+    behind: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.remaining = {stage.key.digest: stage for stage in self.todo}
+        self.behind = followers(self.todo)
 
     def call(self, function: Callable[..., None], *arguments: object) -> None:
         """Have a callback called after those before it."""
@@ -125,11 +127,15 @@ class _ParallelRun:
                 self.running[future] = stage
 
     def _startable(self) -> list[Stage]:
-        """Ready stages that may start now: cheap work first, then in the order of the plan."""
+        """Ready stages that may start now: cheap work first, then those with the longest chains
+        behind them, then in the order of the plan.
+        """
         begun = {stage.key.digest for stage in self.running.values()}
         busy = Counter(_pool_name(stage) for stage in self.running.values())
         waiting = [stage for stage in ready(self.remaining) if stage.key.digest not in begun]
-        waiting.sort(key=lambda stage: stage.work.pool is not None)
+        waiting.sort(
+            key=lambda stage: (stage.work.pool is not None, -self.behind[stage.key.digest])
+        )
         chosen: list[Stage] = []
         for stage in waiting:
             pool_name = _pool_name(stage)
@@ -164,6 +170,19 @@ class _ParallelRun:
         except DesaError as failure:
             for stage in list(self.remaining.values()):
                 self._done(stage, failure)
+
+
+def followers(todo: Sequence[Stage]) -> dict[str, int]:
+    """By key: how many stages the longest chain of those has that wait for a stage, one for the
+    other.
+    """
+    behind = dict.fromkeys((stage.key.digest for stage in todo), 0)
+    for stage in reversed(list(schedule(todo))):  # users before their inputs
+        for source in stage.inputs.values():
+            if source.key.digest in behind:
+                longest = max(behind[source.key.digest], behind[stage.key.digest] + 1)
+                behind[source.key.digest] = longest
+    return behind
 
 
 def _pool_name(stage: Stage) -> str:

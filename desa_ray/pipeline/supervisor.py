@@ -1,14 +1,12 @@
 """The one supervisor of workers: every shard is computed once, whatever dies.
 
 It hands the shards of a queue to the workers of their pools over a transport, which may be Ray or
-processes of this machine; how many workers there are is decided in `staffing`. The rules: a task
-goes to a worker whose engine is loaded; a worker that dies is replaced and its shards handed out
-again; one that outlasts the time limit is killed, and one whose engine fails is ended, which is the
-same; a worker that goes with its node, or for which there was no memory beside others, is no fault
-of its shards. An engine that works at several shards at once is given the next before it has ended
-the last. What stops a stage: an error of a shard's own (bad data, a corrupt artifact) at once, and
-a shard that was lost `max_failures` times, by name; so does an engine that was lost as often while
-it loaded. The last attempt at a shard that was lost beside others is made alone.
+processes of this machine; how many workers there are is decided in `staffing`, and what the loss of
+one means in `losses`. The rules: a task goes to a worker whose engine is loaded; a worker that dies
+is replaced and its shards handed out again; one that outlasts the time limit is killed, and one
+whose engine fails is ended, which is the same. An engine that works at several shards at once is
+given the next before it has ended the last. An error of a shard's own (bad data, a corrupt
+artifact) stops its stage at once.
 Workers hold their engine and stay until their place is needed. Shards are deterministic and write
 once, so a second run of one is harmless.
 
@@ -25,7 +23,8 @@ from queue import Empty, SimpleQueue
 from desa_ray.config import ClusterConfig
 from desa_ray.error_boundary import as_desa_error
 from desa_ray.errors import DesaError, EngineFailed
-from desa_ray.pipeline.backend import LostCluster, Stopped, lost_too_often
+from desa_ray.pipeline.backend import LostCluster, Stopped
+from desa_ray.pipeline.losses import Losses
 from desa_ray.pipeline.roster import Held, Roster, RosterEntry
 from desa_ray.pipeline.shard_queue import FirstOpen, Policy, ShardQueue, StageShards
 from desa_ray.pipeline.staffing import Staffing
@@ -33,11 +32,9 @@ from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Placement, Transport, Up
 
 POLL_S = 0.2
-RESPAWN_PAUSE_S = 1.0
 GROW_EVERY_S = 2.0
 STUCK_S = 10.0  # a round that takes longer waits for a cluster that may be dead
 LOOK_S = 1.0
-NODE_LOSSES = 20  # of one shard: a shard that takes nodes along must end, too
 
 
 class Supervisor:
@@ -66,14 +63,16 @@ class Supervisor:
         clock: Callable[[], float] = time.monotonic,
     ):
         self.transport, self.limits, self.clock = transport, limits, clock
-        self.max_parallel_stages, self.on_loss = max_parallel_stages, on_loss
+        self.max_parallel_stages = max_parallel_stages
         self._queue = ShardQueue(policy or FirstOpen())
         self._roster = Roster(clock)
         self._staffing = Staffing(self._roster, self._queue, placement, limits, note)
+        self._losses = Losses(
+            self._roster, self._queue, limits.max_failures, clock, on_loss, self._fail
+        )
         self._inbox: SimpleQueue[StageShards | Pool | None] = SimpleQueue()  # None: close
         self._stopping, self._over = threading.Event(), threading.Event()
         self._round_at = time.monotonic()
-        self._memory_at: dict[str | None, float] = {}  # node -> when memory last ran out there
         self._thread = threading.Thread(target=self._run, name="desa-supervisor", daemon=True)
         self._thread.start()
 
@@ -285,33 +284,8 @@ class Supervisor:
             case Answer(error=error, task=task):
                 self._roster.state(worker.pool).last_up = self.clock()
                 self._answered(event.worker, worker, task, error)
-            case Lost(reason=reason, with_node=with_node, memory=memory):
-                with_node = with_node or (memory and self._crowded(worker))
-                del self._roster.workers[event.worker]
-                state = self._roster.state(worker.pool)
-                state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
-                state.lost = state.lost if worker.up or with_node else reason
-                if worker.up and not worker.loaded:
-                    self._lost_loading(event.worker, worker.pool, reason, with_node=with_node)
-                for held in worker.held:
-                    self._lost(worker, held, reason, with_node=with_node)
-
-    def _crowded(self, lost: RosterEntry) -> bool:
-        """Whether others of this run stood on the node where memory ran out under a worker, or did
-        until they were lost for the same reason: there were too many of them, and from now on its
-        pool has one less. A worker that was alone there is too large itself.
-        """
-        up = sum(other.up for other in self._roster.of(lost.pool).values())
-        beside = [
-            other
-            for other in self._roster.workers.values()
-            if other is not lost and other.up and other.node == lost.node
-        ]
-        if beside and up > 1:
-            self._roster.state(lost.pool).most = up - 1
-        before, self._memory_at[lost.node] = self._memory_at.get(lost.node), self.clock()
-        since = lost.at_work_since() or lost.since
-        return bool(beside) or (before is not None and since <= before)
+            case Lost():
+                self._losses.of_worker(worker, event)
 
     def _answered(
         self, number: int, worker: RosterEntry, task: Task | None, error: DesaError | None
@@ -321,7 +295,7 @@ class Supervisor:
             return
         worker.held.remove(held)
         if isinstance(error, EngineFailed):
-            self._lost(worker, held, str(error))
+            self._losses.of_shard(worker, held, str(error))
             self._ail(number, worker)
             return
         stage = held.stage
@@ -341,46 +315,8 @@ class Supervisor:
         """
         worker.ailing = True
         if not worker.held and number in self._roster.workers:
-            state = self._roster.state(worker.pool)
-            state.grow_at, state.respawn_at = 0.0, self.clock() + RESPAWN_PAUSE_S
+            self._roster.state(worker.pool).replace_at(self.clock())
             self._end([number])
-
-    def _lost(
-        self, worker: RosterEntry, held: Held, reason: str, *, with_node: bool = False
-    ) -> None:
-        """Queue a lost shard again, or stop its stage where it was lost too often: sooner where its
-        worker died alone than where whole nodes went.
-        """
-        stage, task = held.stage, held.task
-        if stage.over.is_set():
-            return
-        stage.in_flight -= 1
-        counts = stage.node_losses if with_node else stage.failures
-        counts[task.shard.number] += 1
-        failures = counts[task.shard.number]
-        again = failures < (NODE_LOSSES if with_node else self.limits.max_failures)
-        self.on_loss(worker.pool, again)
-        if not again:
-            self._fail(stage, lost_too_often(task, failures, reason))
-        elif worker.rows and stage.failures[task.shard.number] == self.limits.max_failures - 1:
-            stage.last.append(task)
-        else:
-            stage.open.append(task)
-
-    def _lost_loading(self, number: int, pool: Pool, reason: str, *, with_node: bool) -> None:
-        """Stop what needs an engine that takes its process along as often as a shard may fail."""
-        state = self._roster.state(pool)
-        if number <= state.loss_counted:  # started beside one whose loss was counted
-            return
-        state.loss_counted = self._roster.latest
-        state.load_losses[with_node] += 1
-        failures = state.load_losses[with_node]
-        again = failures < (NODE_LOSSES if with_node else self.limits.max_failures)
-        self.on_loss(pool, again)
-        if not again:
-            state.load_losses.clear()
-            for stage in self._queue.stages(pool):
-                self._fail(stage, lost_too_often(f"pool {pool.name}", failures, reason))
 
     def _called(self, stage: StageShards, callback: Callable[[], None]) -> bool:
         """Calls back for a stage; an error of the callback's is the stage's."""

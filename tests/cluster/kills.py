@@ -18,8 +18,8 @@ from ray.cluster_utils import Cluster
 
 from tests.cluster.ray_nodes import free_ports, token_in_this_process
 from tests.cluster.sweeps import Sweep, hashes
-from tests.cluster.tracking_servers import tracking_server
 from tests.infra.objects import client, object_server
+from tests.tracking_servers import tracking_server
 
 MEMORY = 100 << 20
 SURVIVED = ("actor", "node", "mlflow")  # by the same run; the others may end it, in one line

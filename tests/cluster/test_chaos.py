@@ -21,8 +21,8 @@ from ray.cluster_utils import Cluster
 
 from tests.cluster.ray_nodes import token_in_this_process
 from tests.cluster.sweeps import OFF, Sweep, hashes, serial_hashes
-from tests.cluster.tracking_servers import tracking_server
 from tests.desa_fixtures import run_desa
+from tests.tracking_servers import tracking_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -17,7 +17,7 @@ from tests.cluster.ray_nodes import (
     token_environment,
     token_in_this_process,
 )
-from tests.cluster.test_sharing import REPOSITORY, Run
+from tests.cluster.run_process import REPOSITORY, Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MEMORY = 100 << 20
@@ -33,17 +33,6 @@ def cluster() -> Iterator[Cluster]:
         nodes.add_node(num_cpus=1, object_store_memory=MEMORY)
         yield nodes
         nodes.shutdown()
-
-
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    """Runs of a test, which end with it whatever happens."""
-    started: list[Run] = []
-    yield started
-    for run in started:
-        if run.process.poll() is None:
-            run.process.kill()
-            run.process.wait()
 
 
 def until(holds: Callable[[], bool], run: Run, timeout_s: float = 120) -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import lucene_process
-import numpy as np
 import pytest
 
 from desa_ray.core.ranking import sparse_order
@@ -49,32 +48,24 @@ def assert_as_anserini(in_lucene_process, folder: Path, home: Path, model: str, 
     assert records.height == len(queries)
     assert len(oracle) == len(queries) > 0
     assert any(len(own) > numbers["terms"] for own in weights)
-    return np.mean([len(own) for own in weights])
 
 
-@pytest.mark.long
+RM3 = {"terms": 10, "docs": 10, "weight": 0.5}
+FEW = {"terms": 5, "docs": 3, "alpha": 1.0, "beta": 0.75}
+ROCCHIO = {"terms": 10, "docs": 10, "alpha": 1.0, "beta": 0.75}
+
+
 @pytest.mark.parametrize(
-    ("model", "numbers"),
+    ("collection", "model", "numbers"),
     [
-        ("rm3", {"terms": 10, "docs": 10, "weight": 0.5}),
-        ("rocchio", {"terms": 5, "docs": 3, "alpha": 1.0, "beta": 0.75}),
+        pytest.param("demo_slice", "rm3", RM3, marks=pytest.mark.long),
+        pytest.param("demo_slice", "rocchio", FEW, marks=pytest.mark.long),
+        pytest.param("cranfield_folder", "rm3", RM3, marks=pytest.mark.slow),
+        pytest.param("cranfield_folder", "rocchio", ROCCHIO, marks=pytest.mark.slow),
     ],
 )
-def test_feedback_on_the_demo_is_that_of_anserini(
-    in_lucene_process, demo_slice, tmp_path, model, numbers
+def test_feedback_is_that_of_anserini(
+    in_lucene_process, request, tmp_path, collection, model, numbers
 ):
-    assert_as_anserini(in_lucene_process, demo_slice, tmp_path, model, **numbers)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "numbers"),
-    [
-        ("rm3", {"terms": 10, "docs": 10, "weight": 0.5}),
-        ("rocchio", {"terms": 10, "docs": 10, "alpha": 1.0, "beta": 0.75}),
-    ],
-)
-def test_feedback_on_cranfield_is_that_of_anserini(
-    in_lucene_process, cranfield_folder, tmp_path, model, numbers
-):
-    assert_as_anserini(in_lucene_process, cranfield_folder, tmp_path, model, **numbers)
+    folder = request.getfixturevalue(collection)
+    assert_as_anserini(in_lucene_process, folder, tmp_path, model, **numbers)

@@ -14,7 +14,7 @@ import ray
 import yaml
 
 from tests.cluster.ray_nodes import RayHead, free_ports, token_in_this_process
-from tests.cluster.test_sharing import Run
+from tests.cluster.run_process import Run
 from tests.desa_fixtures import dataset, run_desa, summaries
 from tests.infra.programs import REPOSITORY
 

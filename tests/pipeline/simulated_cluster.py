@@ -2,8 +2,10 @@
 own.
 
 Time passes only where nothing is left to decide: before the clock goes on, every stage that was
-begun has handed in its shards, and every stage that ended was seen by the scheduler. So a run of
-hours takes seconds, and two runs of one plan give the same times.
+begun has handed in its shards, and every stage that ended was seen by the scheduler. What happens
+at one moment has the order in which stages were begun, whichever thread was first: the scheduler
+begins stages once all that ended at that moment were seen, and the supervisor takes in together
+what they hand in. So a run of hours takes seconds, and two runs of one plan give the same times.
 """
 
 import heapq
@@ -24,7 +26,7 @@ from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.shard_queue import Policy
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.pipeline.supervisor import Supervisor
-from desa_ray.pipeline.transport import Answer, Event, Loaded, Share, Up
+from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Share, Up
 
 START_S = 2.0  # until an actor's process is up
 
@@ -51,18 +53,30 @@ class Timed(Work):
 
 
 class Gate:
-    """Counts what must happen before time may pass."""
+    """Counts what must happen before time may pass.
+
+    Attributes:
+        open: 1 for the first stages, 2 for each stage that was begun until it is taken in (1 before
+            it has handed in its shards), 1 for each that ended until the scheduler has gone on.
+        begun: keys of stages, in the order in which they were.
+        ended: how many stages have had their last shard done.
+        quiet: the supervisor waits: at this moment nothing more happens by itself.
+    """
 
     def __init__(self) -> None:
-        self._open, self._changed, self.over = (
-            1,
-            threading.Condition(),
-            False,
-        )  # for the first stages
+        self.open, self.ended, self._changed = 1, 0, threading.Condition()
+        self.begun: list[str] = []
+        self.over = self.quiet = False
 
     def add(self, number: int) -> None:
         with self._changed:
-            self._open += number
+            self.open += number
+            self._changed.notify_all()
+
+    def last_shard(self) -> None:
+        with self._changed:
+            self.open += 1  # until the scheduler has seen that the stage is over
+            self.ended += 1
             self._changed.notify_all()
 
     def end(self) -> None:
@@ -74,9 +88,17 @@ class Gate:
         with self._changed:
             self._changed.notify_all()
 
-    def wait(self, news: Callable[[], bool]) -> None:
+    def wait(self, goes_on: Callable[[], bool]) -> None:
+        """The supervisor's wait."""
         with self._changed:
-            self._changed.wait_for(lambda: self._open <= 0 or self.over or news())
+            self.quiet = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.over or goes_on())
+            self.quiet = False
+
+    def until_quiet(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self.over or self.quiet)
 
 
 @dataclass
@@ -122,6 +144,16 @@ class SimulatedTransport:
     def _soon(self, seconds: float, event: Event) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._order), event))
 
+    def lose(self, worker: int, seconds: float, reason: str, **why: bool) -> None:
+        """Have a worker lost a while later; `why` is what `Lost` takes."""
+        self._soon(seconds, Lost(worker, reason, **why))
+        name, pool = self._at.pop(worker)
+        self.nodes_now[name] = self.nodes_now[name].along(pool)
+
+    def answer(self, worker: int, seconds: float) -> None:
+        """Have a worker's shard done a while later."""
+        self._soon(seconds, Answer(worker, None))
+
     def send(self, worker: int, task: Task) -> None:
         work, pool = task.stage.work, self._at[worker][1]
         assert isinstance(work, Timed)
@@ -138,8 +170,9 @@ class SimulatedTransport:
 
     def poll(self, timeout_s: float) -> Sequence[Event]:
         assert self.supervisor is not None
-        self.gate.wait(self.supervisor.has_news)
-        if self.gate.over or self.supervisor.has_news():
+        news = self.supervisor.has_news
+        self.gate.wait(lambda: self.gate.open <= 0 or news())
+        if self.gate.over or news():
             return []
         while self._events and self._gone(self._events[0][2]):
             heapq.heappop(self._events)
@@ -205,13 +238,20 @@ class OwnNodes:
 class _Supervisor(Supervisor):
     """Says when a stage has handed in its shards, and when its last shard is done."""
 
-    def __init__(self, gate: Gate, transport: "SimulatedTransport", *arguments: Any, **more: Any):
+    def __init__(
+        self,
+        gate: Gate,
+        transport: "SimulatedTransport",
+        *arguments: Any,
+        **more: Any,
+    ):
         self.gate = gate
         transport.supervisor = self
         super().__init__(transport, *arguments, clock=transport.clock, **more)
 
     def has_news(self) -> bool:
-        return not self._inbox.empty()
+        """Whether all stages that were begun have handed in their shards."""
+        return not self._inbox.empty() and self.gate.open <= 2 * self._inbox.qsize()
 
     def compute(
         self,
@@ -225,15 +265,24 @@ class _Supervisor(Supervisor):
         def done(task: Task) -> None:
             on_done(task)
             if next(left) == 0:
-                self.gate.add(1)  # until the scheduler has seen that the stage is over
+                self.gate.last_shard()
 
         self.gate.add(1)  # `_take_in` takes both back
         return super().compute(pool, tasks, on_start, done)
 
     def _take_in(self, *, wait_s: float | None) -> bool:
         before = len(self._queue.stages())
+        if wait_s != 0:
+            self.gate.wait(self.has_news)
+        elif not self.has_news() and not self.gate.over:
+            return True
         open_ = super()._take_in(wait_s=wait_s)
-        self.gate.add(-2 * (len(self._queue.stages()) - before))
+        come = self._queue.stages()[before:]
+        come.sort(key=lambda stage: self.gate.begun.index(stage.open[0].stage.key.digest))
+        for stage in come:  # to the end of the queue again, in the order of their beginning
+            self._queue.remove(stage)
+            self._queue.add(stage)
+        self.gate.add(-2 * len(come))
         return open_
 
 
@@ -244,6 +293,7 @@ class _Threads:
         self.executor, self.gate = executor, gate
 
     def submit(self, function: Callable[..., Any], stage: Stage, *arguments: Any) -> Future[Any]:
+        self.gate.begun.append(stage.key.digest)
         self.gate.add(1)
         return self.executor.submit(function, stage, *arguments)
 
@@ -253,14 +303,19 @@ class _Run(scheduler._ParallelRun):
 
     gate: Gate
     taken: int = 1  # the beginning counts as one
+    seen: int = 0  # stages with shards that ended
 
     def _take(self, future: Future[None]) -> None:
+        self.seen += self.running[future].work.pool is not None
         super()._take(future)
         self.taken += 1
         if not self.remaining:
             self.gate.end()
 
     def _start(self) -> None:
+        self.gate.until_quiet()
+        if self.seen < self.gate.ended:
+            return
         super()._start()
         self.gate.add(-self.taken)
         self.taken = 0

@@ -17,11 +17,11 @@ from desa_ray.errors import DesaError
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.pipeline import scheduler
+from desa_ray.pipeline.losses import NODE_LOSSES
 from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.shard_queue import FirstOpen, OneStageAtATime, Policy
 from desa_ray.pipeline.stage import Pool, Stage, Task, ancestors
-from desa_ray.pipeline.supervisor import NODE_LOSSES
-from desa_ray.pipeline.transport import Answer, Event, Lost
+from desa_ray.pipeline.transport import Event, Lost
 from desa_ray.store.artifacts import Store
 from tests.pipeline import simulated_cluster
 from tests.pipeline.simulated_cluster import Outcome, Timed, simulate
@@ -125,10 +125,13 @@ def home(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("simulated")
 
 
-@pytest.mark.parametrize("generation", [1, 10])  # times as long
-def test_a_run_is_near_what_no_schedule_beats(home, monkeypatch, record_property, generation):
+@pytest.mark.parametrize(("generation", "times"), [(1, 1.15), (10, 2.0)])
+def test_a_run_is_near_what_no_schedule_beats(
+    home, monkeypatch, record_property, generation, times
+):
     """At most 1 / 0.85 of the longer of the longest chain and all GPU-seconds over all GPUs; the
-    rule of one stage at a time, two begun per pool, takes much longer.
+    rule of one stage at a time, two begun per pool, takes longer, and `times` as long where
+    generation takes ten times its time.
     """
     seconds = DURATIONS["seconds"]["generation"]["per_item"]
     monkeypatch.setitem(DURATIONS["seconds"]["generation"], "per_item", seconds * generation)
@@ -142,13 +145,14 @@ def test_a_run_is_near_what_no_schedule_beats(home, monkeypatch, record_property
     monkeypatch.setattr(scheduler, "STAGES_PER_POOL", 2)
     before = run(todo, OneStageAtATime(), pools=4)
     record_property("one stage at a time", f"makespan {before.makespan_s:.1f} s")
-    assert before.makespan_s > 1.5 * found.makespan_s
+    assert before.makespan_s > times * found.makespan_s
 
 
 def test_two_simulations_of_a_run_take_the_same_time(home):
     todo = main_experiment(home)
     first, second = run(todo), run(todo)
-    assert first.makespan_s == pytest.approx(second.makespan_s, rel=0.02)
+    assert first.makespan_s == second.makespan_s
+    assert first.busy.loads == second.busy.loads
 
 
 def test_few_gpus_keep_no_engine_for_later(home):
@@ -214,11 +218,9 @@ def test_a_shard_that_goes_with_its_node_is_not_to_blame(
     def send(self: simulated_cluster.SimulatedTransport, worker: int, task: Task) -> None:
         tries[task.shard.number] += 1
         if task.shard.number == 2 and tries[2] <= losses:
-            self._soon(1.0, Lost(worker, "it went", with_node=with_node))
-            name, pool = self._at.pop(worker)
-            self.nodes_now[name] = self.nodes_now[name].along(pool)
+            self.lose(worker, 1.0, "it went", with_node=with_node)
         else:
-            self._soon(1.0, Answer(worker, None))
+            self.answer(worker, 1.0)
 
     monkeypatch.setattr(simulated_cluster.SimulatedTransport, "send", send)
     monkeypatch.setattr(simulated_cluster.SimulatedTransport, "_gone", lambda self, event: False)
@@ -244,12 +246,10 @@ def test_workers_without_memory_beside_each_other_become_fewer(home, monkeypatch
         tries[task.shard.number] += 1
         large = task.shard.number == len(alone) - 1
         if busy or large:
-            self._soon(0.5, Lost(worker, "no memory", memory=True))
-            name, pool = self._at.pop(worker)
-            self.nodes_now[name] = self.nodes_now[name].along(pool)
+            self.lose(worker, 0.5, "no memory", memory=True)
         else:
             busy.add(worker)
-            self._soon(1.0, Answer(worker, None))
+            self.answer(worker, 1.0)
 
     def gone(self: simulated_cluster.SimulatedTransport, event: Event) -> bool:
         busy.discard(event.worker)
@@ -275,11 +275,9 @@ def test_workers_that_memory_takes_together_are_not_alone(home, monkeypatch):
     def send(self: simulated_cluster.SimulatedTransport, worker: int, task: Task) -> None:
         tries[task.shard.number] += 1
         if tries[task.shard.number] == 1 and task.shard.number < 2:
-            self._soon(0.5, Lost(worker, "no memory", memory=True))
-            name, pool = self._at.pop(worker)
-            self.nodes_now[name] = self.nodes_now[name].along(pool)
+            self.lose(worker, 0.5, "no memory", memory=True)
         else:
-            self._soon(1.0, Answer(worker, None))
+            self.answer(worker, 1.0)
 
     monkeypatch.setattr(simulated_cluster.SimulatedTransport, "send", send)
     monkeypatch.setattr(simulated_cluster.SimulatedTransport, "_gone", lambda self, event: False)
