@@ -107,6 +107,7 @@ def test_actors_leave_no_copies(temporary):
     assert _left(temporary) == []
 
 
+@pytest.mark.long
 def test_an_actor_that_is_killed_leaves_copies(temporary):
     """An actor that is killed leaves copies only until the session ends."""
     task = _task("killed")

@@ -101,6 +101,7 @@ def test_nodes_with_other_code_or_packages_are_refused_by_name(cluster, tmp_path
         ray.shutdown()
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_not_there_is_one_clear_error(small_slice, tmp_path):
     where = ["cluster=existing", "cluster.address=127.0.0.1:9"]
     done = run_desa(

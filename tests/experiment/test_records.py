@@ -17,6 +17,7 @@ def judge(collection: Path, *rows: tuple[str, str, int]) -> None:
     (collection / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.long
 def test_linear_and_exponential_gain_differ_as_by_hand(collection, tmp_path):
     """Grades 3 and 1 weigh 7 and 1 under exponential gain; a negative grade counts as 0."""
     judge(collection, ("q1", "d0", 1), ("q1", "d1", 3), ("q1", "d2", -1), ("q2", "d2", 2))

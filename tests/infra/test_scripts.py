@@ -213,6 +213,7 @@ def test_the_cluster_file_ends_its_own_nodes_and_opens_its_own_dashboard():
         assert commands[0].endswith(f"infra/ray/end_node.py {place}")
 
 
+@pytest.mark.long
 def test_a_node_is_ended_by_its_folder_and_others_are_left(tmp_path):
     """Processes that name a place in the folder as Ray's do, one of a folder that begins alike."""
     sleep = "import time; print(flush=True); time.sleep(600)"

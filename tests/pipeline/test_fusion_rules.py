@@ -100,6 +100,7 @@ def test_what_a_rule_cannot_do_is_refused(overrides, what):
     assert len(problems.problems) == 1
 
 
+@pytest.mark.long
 def test_every_rule_of_the_group_is_sound():
     """With every kind of method, and lazily where it can."""
     rules = ("rrf", "weighted_rrf", "qdrant_rrf", "isr", "log_isr", "convex", "combsum", "combmnz")

@@ -125,6 +125,7 @@ def home(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("simulated")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("generation", "times"), [(1, 1.15), (10, 2.0)])
 def test_a_run_is_near_what_no_schedule_beats(
     home, monkeypatch, record_property, generation, times
@@ -148,6 +149,7 @@ def test_a_run_is_near_what_no_schedule_beats(
     assert before.makespan_s > times * found.makespan_s
 
 
+@pytest.mark.long
 def test_two_simulations_of_a_run_take_the_same_time(home):
     todo = main_experiment(home)
     first, second = run(todo), run(todo)
