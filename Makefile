@@ -38,13 +38,13 @@ setup: $(VENV)/cpu.stamp ## make the environment for running
 demo: setup ## run DESA, its ablations and the baseline on the built-in collection
 	@$(BIN)/desa run -m +experiment=demo
 
-test: $(VENV)/dev.stamp ## run the tests (8 minutes on 2 cores)
+test: $(VENV)/dev.stamp ## run the tests (6 minutes on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "not long and not slow and not vllm and not bench"
 
 test-long: $(VENV)/dev.stamp ## the tests that take many seconds each: whole sweeps, clusters, kills, servers
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 3 --dist loadscope -m "long and not slow and not vllm and not bench"
 
-test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (70 s on 2 cores)
+test-fast: $(VENV)/dev.stamp ## the tests of core, store and data (50 s on 2 cores)
 	@HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 -m "not long and not slow and not vllm and not bench" tests/core tests/store tests/data
 
 coverage: $(VENV)/dev.stamp ## run the tests (or TESTS=tests/core) and print which lines none of them runs

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from desa_ray.core.rules.arrays import HeldList, ranked_lists, scored_lists
+from desa_ray.core.rules.held_lists import HeldList, ranked_lists, scored_lists
 from desa_ray.core.rules.normalise import ScoreBounds
 from desa_ray.core.rules.registry import KINDS, Rule, ScoredList, rule_of
 

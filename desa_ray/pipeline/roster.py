@@ -133,8 +133,10 @@ class Roster:
     def state(self, pool: Pool) -> PoolState:
         return self._pools.setdefault(pool.name, PoolState(last_up=self._clock()))
 
-    def states(self) -> list[PoolState]:
-        return list(self._pools.values())
+    def look_again(self) -> None:
+        """Work came or went: every pool may have another claim now."""
+        for state in self._pools.values():
+            state.grow_at = 0.0
 
     def is_up(self, pool: Pool) -> bool:
         return any(entry.up for entry in self.of(pool).values())

@@ -15,7 +15,8 @@ from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
 from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.store.artifact import Artifact
+from desa_ray.store.artifacts import Store
 from desa_ray.store.keys import Key
 
 

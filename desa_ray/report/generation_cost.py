@@ -17,7 +17,8 @@ from desa_ray.report.fallbacks import FALLBACKS
 from desa_ray.report.names import dataset_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.store.artifact import Artifact
+from desa_ray.store.artifacts import Store
 from desa_ray.store.makers import Maker, described, distinct, gpu_seconds
 
 READ = ("query_id", "draw", "raw", "retries", "prompt_tokens", "completion_tokens", "fallback")

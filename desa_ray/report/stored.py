@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from desa_ray.errors import DesaError, choices
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.store.artifact import Artifact
+from desa_ray.store.artifacts import Store
 from desa_ray.store.keys import Key
 from desa_ray.store.tables import read_array
 

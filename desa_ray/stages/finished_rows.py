@@ -17,7 +17,7 @@ from desa_ray.engines.generation import GENERATION_SCHEMA, generation_frame
 from desa_ray.engines.live_generator import GeneratedRow
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.stage import Shard
-from desa_ray.store.artifacts import Artifact
+from desa_ray.store.artifact import Artifact
 from desa_ray.store.content import rows_content
 from desa_ray.store.makers import Maker
 from desa_ray.store.tables import read_table, write_table

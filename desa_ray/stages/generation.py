@@ -21,7 +21,7 @@ from desa_ray.engines.recorded_generator import RecordedGenerations, read_record
 from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Count, Finished, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import read_rows
-from desa_ray.store.artifacts import Artifact
+from desa_ray.store.artifact import Artifact
 from desa_ray.store.content import rows_content
 from desa_ray.store.makers import distinct
 from desa_ray.store.tables import read_table, write_table

@@ -20,7 +20,7 @@ from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, 
 from desa_ray.stages.collection import documents_behind, read_rows
 from desa_ray.stages.generation import read_generations
 from desa_ray.stages.worker_cache import WorkerCache
-from desa_ray.store.artifacts import Artifact
+from desa_ray.store.artifact import Artifact
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
 

@@ -13,8 +13,9 @@ from fractions import Fraction
 import numpy as np
 
 from desa_ray.core.fusion.depth import Replay
-from desa_ray.core.rules.arrays import fused_order, scored_lists, sorted_replay
+from desa_ray.core.rules.arrays import fused_order, sorted_replay
 from desa_ray.core.rules.certify import refusal
+from desa_ray.core.rules.held_lists import scored_lists
 from desa_ray.core.rules.normalise import ScoreBounds
 from desa_ray.core.rules.registry import KINDS, Rule, rule_of
 from desa_ray.errors import DesaError

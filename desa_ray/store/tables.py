@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from desa_ray.errors import CorruptArtifact, DesaError
-from desa_ray.store.artifacts import Artifact
+from desa_ray.store.artifact import Artifact
 from desa_ray.store.content import Schema, array_content, row_bytes, rows_content
 from desa_ray.store.ledger import PartInfo
 from desa_ray.store.makers import Maker

@@ -6,15 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from desa_ray.core.rules.arrays import (
-    ArrayFusion,
-    fused_order,
-    ranked_lists,
-    scored_lists,
-    sorted_replay,
-)
+from desa_ray.core.rules.arrays import ArrayFusion, fused_order, sorted_replay
 from desa_ray.core.rules.certify import certify, refusal
 from desa_ray.core.rules.fuse import fuse
+from desa_ray.core.rules.held_lists import ranked_lists, scored_lists
 from desa_ray.core.rules.normalise import ScoreBounds
 from desa_ray.core.rules.registry import ScoredList, rule_of
 from tests.core.test_rules import RULES, cases, listed, made

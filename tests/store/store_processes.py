@@ -7,7 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.store.artifact import Artifact
+from desa_ray.store.artifacts import Store
 from desa_ray.store.files import Files
 from desa_ray.store.keys import Key
 

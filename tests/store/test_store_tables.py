@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from desa_ray.errors import CorruptArtifact, DesaError
-from desa_ray.store.artifacts import Artifact, Store
+from desa_ray.store.artifact import Artifact
+from desa_ray.store.artifacts import Store
 from desa_ray.store.content import array_content, rows_content
 from desa_ray.store.keys import Key
 from desa_ray.store.tables import read_array, read_table, write_array, write_table

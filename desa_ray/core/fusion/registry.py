@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from desa_ray.core.fusion import depth, exp4fuse, release, rrf
 from desa_ray.core.fusion.cutoffs import prefix_tops
 from desa_ray.core.fusion.depth import Replay
-from desa_ray.core.rules.arrays import fused_order, ranked_lists, sorted_replay
+from desa_ray.core.rules.arrays import fused_order, sorted_replay
+from desa_ray.core.rules.held_lists import ranked_lists
 from desa_ray.core.rules.registry import Rule, rule_of
 
 __all__ = ["FUSIONS", "Fusion", "fusion_of", "plain_fusion"]
