@@ -27,9 +27,8 @@ def _rational(value: Any) -> Fraction:
     exponent = re.search(r"[eE][+-]?([0-9]+)", text)
     if "_" in text or not text.isascii():  # Python would read 1_000, and digits of other scripts
         raise ValueError('not a number such as 60, 0.5 or "1/2"')
-    if len(text) > 3 * MAX_DIGITS or (
-        exponent and len(exponent[1]) > 2
-    ):  # before it is worked out in full
+    if len(text) > 3 * MAX_DIGITS or (exponent and len(exponent[1]) > 2):
+        # Before it is worked out in full
         raise ValueError(f"needs more than {MAX_DIGITS} digits")
     try:
         rational = Fraction(text)

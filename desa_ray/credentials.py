@@ -19,9 +19,8 @@ VARIABLES = {
     "postgresql": "PGUSER and PGPASSWORD",
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
 }
-_ADDRESSED = re.compile(
-    r"(?i)(url|uri|address|root|--store|--tracking|--cluster)$"
-)  # names of what is an address
+# Names of what is an address
+_ADDRESSED = re.compile(r"(?i)(url|uri|address|root|--store|--tracking|--cluster)$")
 
 
 def refuse_credentials(named: Iterable[tuple[str, str | None]]) -> None:

@@ -131,10 +131,11 @@ class BoundedAdapter(HTTPAdapter):
         # A connection kept open may be closed by the server just when the next request is sent,
         # which then is lost.
         request.headers["Connection"] = "close"
+        # Of connecting, and of a read: whoever is left behind in one has its socket closed
         inner = (
             seconds,
             None,
-        )  # of connecting, and of a read: whoever is left behind in one has its socket closed
+        )
 
         def exchange() -> requests.Response:
             response = super(BoundedAdapter, self).send(

@@ -14,9 +14,8 @@ from typing import Any
 from desa_ray.errors import DesaError, Problems, listed
 
 MAX_LINE_BYTES = 1 << 20  # of an identifier's line: two ids of the greatest length and some numbers
-MAX_JSON_BYTES = (
-    256 << 20
-)  # a document of 50 MB, which escapes like \u0431 may treble, and its neighbours
+# A document of 50 MB, which escapes like \u0431 may treble, and its neighbours
+MAX_JSON_BYTES = 256 << 20
 TOLD = 10  # further lines that a finding names
 CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f]")  # C0, DEL and C1
 DIGITS = "a number of more than 4300 digits"

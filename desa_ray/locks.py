@@ -42,24 +42,19 @@ class Kind:
     setting: str = ""
 
 
-OUTPUT = Kind(
-    "an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)"
-)  # jobs/app.py, for a verb's length
+# jobs/app.py, for a verb's length
+OUTPUT = Kind("an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)")
 OUTBOX = Kind("a sweep's log entries", 0.0, "DESA_HOME")  # tracking/outbox.py, for a sweep's length
 SEARCH = Kind("a search", 0.0, "DESA_HOME")  # experiment/search.py, for its length
 MODEL = Kind("the conversion of a model", 3600.0, "DESA_HOME")  # engines/smollm2.py
-KERNELS = Kind(
-    "the compilation of kernels", 1800.0, "DESA_HOME"
-)  # pipeline/kernels.py, one user's on one machine
-STAGE = Kind(
-    "the layout and the repair of a stored stage", 900.0, "store.root"
-)  # store/exclusive.py, one per key
-ENTRIES = Kind(
-    "the writing of log entries", 300.0
-)  # tracking/outbox.py: one entry at a time, in order
-SENDING = Kind(
-    "the sending of log entries", 1200.0
-)  # tracking/outbox.py: what waits, by one thread
+# pipeline/kernels.py, one user's on one machine
+KERNELS = Kind("the compilation of kernels", 1800.0, "DESA_HOME")
+# store/exclusive.py, one per key
+STAGE = Kind("the layout and the repair of a stored stage", 900.0, "store.root")
+# tracking/outbox.py: one entry at a time, in order
+ENTRIES = Kind("the writing of log entries", 300.0)
+# tracking/outbox.py: what waits, by one thread
+SENDING = Kind("the sending of log entries", 1200.0)
 TRACKING = Kind("the tracking store", 300.0, "DESA_HOME or tracking.uri")  # tracking/runs.py
 LEASE = Kind("the lease of this run", 300.0)  # store/leases.py
 SAMPLES = Kind("the samples of the machine's load", 60.0)  # tracking/system.py

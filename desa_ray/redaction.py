@@ -17,9 +17,8 @@ _USERINFO = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*:)?//(?P<user>[^\s/?#@:]*)(?P<rest>:(?!\d+(?:[/?#]|$))\S*)?@"
 )
 _NAMED = ("postgresql", "mysql", "mariadb", "mssql", "oracle")
-_BARE = re.compile(
-    r"(?P<before>^|=)[^\s/@:=]*:[^\s/@]+@(?P<host>[\w.\[\]:-]+(?:/.*)?)$"
-)  # without a scheme
+# Without a scheme
+_BARE = re.compile(r"(?P<before>^|=)[^\s/@:=]*:[^\s/@]+@(?P<host>[\w.\[\]:-]+(?:/.*)?)$")
 _PARAMETER = re.compile(r"(?P<before>[?&#;])(?P<name>[^\s?&#;=]+)=(?P<value>[^\s&#;]+)")
 # Names of parameters, without case and signs: by their end, by their beginning, or whole.
 _ENDS = re.compile(
@@ -27,9 +26,8 @@ _ENDS = re.compile(
 )
 _STARTS = ("xamz", "xgoog")
 _WHOLE = ("sig", "auth", "pass", "pw", "sas", "bearer", "code", "session", "sessionid", "cookie")
-_OPEN = (
-    "viewstatesharekey",
-)  # of MLflow's UI: names a view, which everybody may see who sees runs
+# Of MLflow's UI: names a view, which everybody may see who sees runs
+_OPEN = ("viewstatesharekey",)
 # Outside of addresses, only what is unambiguous.
 _HEADER = re.compile(
     r"(?i)(\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token|digest)\s+)?"

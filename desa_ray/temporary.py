@@ -78,9 +78,8 @@ def _lock(folder: Path) -> int:
     """
     making = folder / f"{LOCK}-making"
     lock = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with suppress(
-        OSError
-    ):  # a file system without locks: no other process gets one either, and leaves it alone
+    with suppress(OSError):
+        # A file system without locks: no other process gets one either, and leaves it alone
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     making.rename(folder / LOCK)
     return lock

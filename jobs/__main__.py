@@ -53,9 +53,8 @@ def main() -> None:
     Output that nobody reads any more (`desa ... | head`) ends it without a word, with 141.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # characters that the terminal's encoding lacks are escaped
+        if isinstance(stream, io.TextIOWrapper):
+            # Characters that the terminal's encoding lacks are escaped
             stream.reconfigure(errors="backslashreplace")
     with thread_hooks():
         try:
@@ -92,9 +91,8 @@ def _main(arguments: list[str]) -> int:
         working_folder()
     began(verb, arguments[1:])
     logging.raiseExceptions = False  # a log line that cannot be written is no fault
-    gc.set_threshold(
-        50_000, 20, 50
-    )  # looking for cycles at Python's own pace takes a tenth of composing and finishing
+    # Looking for cycles at Python's own pace takes a tenth of composing and finishing
+    gc.set_threshold(50_000, 20, 50)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is a Ctrl-C
     return importlib.import_module(f".{verb}", __package__).main(arguments[1:])
 

@@ -153,9 +153,8 @@ def _verify(store: Store, options: argparse.Namespace) -> int:
 def _damage(store: Store, key: Key) -> list[str]:
     try:
         return [str(error) for error in store.artifact(key).damage().values()]
-    except (
-        DesaError
-    ) as error:  # another key's layout beside this key's manifest, or a file that cannot be read
+    except DesaError as error:
+        # Another key's layout beside this key's manifest, or a file that cannot be read
         return [str(error)]
 
 

@@ -64,9 +64,8 @@ class RawServer:
         except OSError:
             self.gone.set()
         finally:
-            with suppress(
-                OSError
-            ):  # what the client still sends is read, so that it sees the end and no reset
+            with suppress(OSError):
+                # What the client still sends is read, so that it sees the end and no reset
                 connection.shutdown(socket.SHUT_WR)
                 connection.settimeout(1)
                 while connection.recv(1 << 16):

@@ -1,8 +1,9 @@
 """Code stays easy to read: no assignment inside an expression but a test, no comprehension inside
-another one, and no class name that means two things.
+another one, no class name that means two things, no comment behind a closing bracket.
 """
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,18 @@ def test_a_class_name_is_used_once():
         names.update(node.name for node in tree.body if isinstance(node, ast.ClassDef))
     assert names["Cell"] == 1
     assert [name for name, n in names.items() if n > 1 and not name.startswith("_")] == []
+
+
+def test_no_comment_hangs_behind_a_closing_bracket():
+    """It stands above what it explains: the formatter splits a line that it makes too long."""
+    hanging = re.compile(r"^\s*[)\]}][^#]*  # (?!fmt:|pyright:|noqa)")
+    found: list[str] = []
+    for folder in (*FLAT, "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+            name = path.relative_to(ROOT)
+            found += [f"{name}:{number}" for number, line in lines if hanging.match(line)]
+    assert found == []
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,8 @@ def test_a_sweep_touches_nothing_but_unheld_folders_of_that_name(tmp_path):
     long_ago = time.time() - 2 * 86400
     os.utime(tmp_path / f"{PREFIX}old", (long_ago, long_ago))
     (tmp_path / f"{PREFIX}new2").mkdir()
-    (tmp_path / f"{PREFIX}new2" / LOCK).symlink_to(
-        elsewhere / LOCK
-    )  # a lock that is a link is nobody's
+    # A lock that is a link is nobody's
+    (tmp_path / f"{PREFIX}new2" / LOCK).symlink_to(elsewhere / LOCK)
     sweep(PREFIX, tmp_path)
     kept = {path.name for path in tmp_path.iterdir()}
     assert kept == {

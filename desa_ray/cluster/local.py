@@ -99,9 +99,8 @@ def _try_to_start(cpus: int | None, folder: Path, limit_s: float) -> OwnNode:
         _instead(ray_utils, "set_sigterm_handler", lambda handler: None),  # the caller's own stays
         _instead(NODES, "Node", make),
         _instead(services, "start_ray_process", without_agents(services.start_ray_process)),
-        _instead(
-            worker, "listen_error_messages", lambda *_: None
-        ),  # supervisors tell what failed, in a line
+        # Supervisors tell what failed, in a line
+        _instead(worker, "listen_error_messages", lambda *_: None),
         _instead(
             NODES, "wait_for_persisted_port", _patient("GCS server", ask_port, made, deadline)
         ),
@@ -160,9 +159,8 @@ def _settings(folder: Path) -> Mapping[str, str | None]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": token(),
         "RAY_AUTH_TOKEN_PATH": None,
-        ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: (
-            "0"
-        ),  # on Linux too: every process uses the loopback device
+        # On Linux too: every process uses the loopback device
+        ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0",
         "RAY_TMPDIR": str(folder),
         "RAY_ADDRESS": None,  # what follows is of other clusters
         "RAY_REDIS_ADDRESS": None,
@@ -172,9 +170,8 @@ def _settings(folder: Path) -> Mapping[str, str | None]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         NICE_VARIABLE: os.environ.get(NICE_VARIABLE, NICENESS),
-        "RAY_raylet_start_wait_time_s": (
-            "1"
-        ),  # of one question; `_patient` decides how often it is asked
+        # Of one question; `_patient` decides how often it is asked
+        "RAY_raylet_start_wait_time_s": "1",
         # Ray ends the whole driver, without a word, when its GCS has been gone for a minute; here
         # the death of a program of the cluster is seen and told, however busy the machine is.
         "RAY_gcs_rpc_server_reconnect_timeout_s": "3600",

@@ -118,9 +118,8 @@ class CountingWorker(Worker):
         observe(seconds, task.stage.name)
         count("worker_seconds", seconds, stage=task.stage.name)
         count("shards", stage=task.stage.name, outcome="computed")
-        with suppress(
-            DesaError
-        ):  # parts that another run replaced meanwhile: counting must not fail the work
+        with suppress(DesaError):
+            # Parts that another run replaced meanwhile: counting must not fail the work
             count_all(part_counts(task.stage, task.shard.parts))
 
 

@@ -192,9 +192,8 @@ def _ask(
             with suppress(RayError):
                 ray.cancel(reference, force=True)
         except RayError as error:
-            if identity in {
-                node["NodeID"] for node in _living()
-            }:  # a node that left meanwhile is nobody's problem
+            if identity in {node["NodeID"] for node in _living()}:
+                # A node that left meanwhile is nobody's problem
                 reports[nodes[identity]] = f"cannot answer: {str(error).strip().splitlines()[-1]}"
     return reports
 

@@ -58,9 +58,8 @@ class RayJobs:
         from ray.exceptions import RayError
         from ray.job_submission import JobSubmissionClient
 
-        for kind in JobSubmissionClient.__mro__[
-            :-1
-        ]:  # the client's modules set levels of their own
+        for kind in JobSubmissionClient.__mro__[:-1]:
+            # The client's modules set levels of their own
             logging.getLogger(kind.__module__).setLevel(logging.ERROR)
         self.address = address
         try:

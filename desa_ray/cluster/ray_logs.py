@@ -10,9 +10,8 @@ LONGEST = 300
 # [2026-01-31 12:00:00,123 E 4711 4712] (raylet) main.cc:99: what happened
 ENTRY = re.compile(r"^\[[-\d: ,.]+ ([A-Z]) \d+ \d+\](?: \([^)]*\))?(?: [\w.]+:\d+:)?\s*(.*)")
 PREAMBLE = re.compile(r"^An unexpected system state has occurred\..*? to fix it\. ")
-TRACE = re.compile(
-    r"$|\*\*\*|PC:|@|Stack trace"
-)  # of a crash, after the entry that says what happened
+# Of a crash, after the entry that says what happened
+TRACE = re.compile(r"$|\*\*\*|PC:|@|Stack trace")
 WORST_FIRST = "CFE"  # check failed, fatal, error
 
 

@@ -124,9 +124,8 @@ def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
                 hint="give each document a finite score, the highest to the best document",
             )
     by_id = sorted(scores)
-    return sorted(
-        by_id, key=scores.__getitem__, reverse=True
-    )  # stable: equal scores stay in the order of the ids
+    # Stable: equal scores stay in the order of the ids
+    return sorted(by_id, key=scores.__getitem__, reverse=True)
 
 
 def numbered(
@@ -143,9 +142,8 @@ def numbered(
     """
     names = names or [f"channel {number}" for number in range(len(channels))]
     lists = [ordered(channel, name) for name, channel in zip(names, channels, strict=True)]
-    ids = sorted(
-        set[str]().union(*lists)
-    )  # Python orders strings by code point, which is the order of UTF-8 bytes
+    # Python orders strings by code point, which is the order of UTF-8 bytes
+    ids = sorted(set[str]().union(*lists))
     number = {document: n for n, document in enumerate(ids)}
     numbered: list[NDArray[np.int32]] = []
     for documents in lists:

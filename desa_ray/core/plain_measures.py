@@ -93,9 +93,8 @@ def accuracy(ranking: Ranking, grades: Grades, *, cutoff: int | None = None, rel
     1.
     """
     above, relevant, in_order = 0, 0, 0
-    for document in reversed(
-        ranking[:cutoff]
-    ):  # from the end: how many others stand below each relevant one
+    for document in reversed(ranking[:cutoff]):
+        # From the end: how many others stand below each relevant one
         if grades.get(document, 0) >= rel:
             relevant += 1
             in_order += above

@@ -19,9 +19,8 @@ DENSE_TEXTS: dict[str, Callable[[str, Sequence[str]], list[str]]] = {
     "reference": lambda query, references: list(references),
     "rewrite": lambda query, references: list(references),
 }
-AS_DOCUMENT = frozenset(
-    {"reference"}
-)  # dense sources encoded as documents are, without the encoder's query prefix
+# Dense sources encoded as documents are, without the encoder's query prefix
+AS_DOCUMENT = frozenset({"reference"})
 
 
 def mugi_repeats(query: str, references: Sequence[str]) -> int:
@@ -58,6 +57,5 @@ SPARSE_TEXTS: dict[str, Callable[..., str]] = {
     "query2doc": _repeated(QUERY2DOC_COPIES),
     "mugi": _mugi,
 }
-TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
-    "mugi": ("min_repeats",)
-}  # operator options that are the template's
+# Operator options that are the template's
+TEXT_OPTIONS: dict[str, tuple[str, ...]] = {"mugi": ("min_repeats",)}

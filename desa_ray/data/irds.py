@@ -56,9 +56,8 @@ def identity(config: DatasetConfig) -> str:
     for rows in (raw.documents, raw.queries, raw.qrels):
         digest.update(b"%d rows\n" % len(rows))
         for row in rows:
-            digest.update(
-                json.dumps(row).encode() + b"\n"
-            )  # ASCII, as texts are not yet known to have a UTF-8 form
+            # ASCII, as texts are not yet known to have a UTF-8 form
+            digest.update(json.dumps(row).encode() + b"\n")
     return digest.hexdigest()
 
 

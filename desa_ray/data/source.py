@@ -21,11 +21,12 @@ from desa_ray.errors import DesaError, listed
 from desa_ray.lines import shown
 from desa_ray.unpacking import BOMB, DAMAGE, changed, unpacked, unreadable, without_suffix
 
+# What desktops leave behind, beside names with a leading dot
 CLUTTER = (
     "__MACOSX",
     "Thumbs.db",
     "desktop.ini",
-)  # what desktops leave behind, beside names with a leading dot
+)
 
 Opener = Callable[[], AbstractContextManager[BinaryIO]]
 State = tuple[int, int, int]
@@ -165,9 +166,8 @@ def _zip_files(path: Path) -> Iterator[tuple[str, SourceFile]]:
     members = [member for member in members if not _is_clutter(_name(member))]
     tops = {"".join(_name(member).partition("/")[:2]) for member in members}
     only = tops.pop() if len(tops) == 1 else ""
-    wrapping = (
-        only if only.endswith("/") else ""
-    )  # one folder that holds everything: look inside it
+    # One folder that holds everything: look inside it
+    wrapping = only if only.endswith("/") else ""
     for member in members:
         name = _name(member).removeprefix(wrapping)
         if _wanted(name):

@@ -149,9 +149,8 @@ def _inverse_norms(statistics: CorpusStatistics, k1: float, b: float) -> np.ndar
     ) or np.float32(1)
     lengths = np.array([_decode_length(byte) for byte in range(256)], np.float32)
     k1_, b_, one = np.float32(k1), np.float32(b), np.float32(1)
-    with np.errstate(
-        divide="ignore"
-    ):  # k1 = 0 gives infinity, hence score = weight: what Lucene does, too
+    with np.errstate(divide="ignore"):
+        # k1 = 0 gives infinity, hence score = weight: what Lucene does, too
         return one / (k1_ * ((one - b_) + b_ * lengths / mean_length))
 
 

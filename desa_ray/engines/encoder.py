@@ -182,7 +182,8 @@ def _load_own(config: EncoderConfig, threads: int, model_home: Path, batch_size:
             LookupError,
             TypeError,
             AttributeError,
-        ) as error:  # its many loaders
+        ) as error:
+            # Its many loaders
             reason = " ".join(str(error).split())[:300]
             what = f"cannot be loaded: {type(error).__name__}: {reason}"
             raise DesaError(

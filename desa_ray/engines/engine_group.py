@@ -32,9 +32,8 @@ def notes_folder(home: Path | None = None) -> Path:
     Raises:
         DesaError: no place for it is this user's alone.
     """
-    machine = hashlib.sha256(system().encode()).hexdigest()[
-        :12
-    ]  # a home may be shared, process numbers are not
+    # A home may be shared, process numbers are not
+    machine = hashlib.sha256(system().encode()).hexdigest()[:12]
     folder = private_folder(home) / f"engines-{machine}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -94,7 +93,8 @@ def end_orphans(folder: Path | None = None, *, patience_s: float = 30.0) -> list
             KeyError,
             TypeError,
             RecursionError,
-        ):  # not ours, or another engine took it away
+        ):
+            # Not ours, or another engine took it away
             orphans = []
         for orphan in orphans:
             ended += [orphan.pid] if _kill(orphan.pid) else []

@@ -19,9 +19,8 @@ GENERATION_SCHEMA = pl.Schema(
         "draw": pl.Int32,
         "texts": pl.List(pl.String),  # what channels are built from; empty for a fallback
         "raw": pl.List(pl.String),  # the engine's last outputs, one per request
-        "rejected": pl.List(
-            pl.String
-        ),  # one per request: the first output where it was retried, else null
+        # One per request: the first output where it was retried, else null
+        "rejected": pl.List(pl.String),
         "prompt_hash": pl.String,
         "seeds": pl.List(pl.Int64),  # one per request
         "retries": pl.Int32,

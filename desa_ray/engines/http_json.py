@@ -22,10 +22,11 @@ from desa_ray.http_client import Bounds, near, session
 from desa_ray.http_failures import GATEWAYS, Unanswered, one_line, through_proxy
 
 BODY_LIMIT = 32 << 20
+# Of a connection that is refused before the server was ever met
 FIRST_ATTEMPTS, FIRST_WAIT_S = (
     3,
     1.0,
-)  # of a connection that is refused before the server was ever met
+)
 Parsed = TypeVar("Parsed")
 
 

@@ -25,9 +25,8 @@ from desa_ray.errors import DesaError
 FIELD = "contents"
 NO_MORE = 2**31 - 1  # DocIdSetIterator.NO_MORE_DOCS
 WITH_FREQS = 8  # PostingsEnum.FREQS
-JAVA_BLANKS = "".join(
-    map(chr, range(0x21))
-)  # what Java's String.trim removes, more than Python's strip and less
+# What Java's String.trim removes, more than Python's strip and less
+JAVA_BLANKS = "".join(map(chr, range(0x21)))
 
 
 class Lucene:
@@ -140,9 +139,8 @@ class Lucene:
                 n_indexed += 1
                 buffered += len(text)
             n_documents += 1
-        writer.close(
-            True
-        )  # merges into one segment, and keeps quiet about I/O errors: `_read` counts
+        # Merges into one segment, and keeps quiet about I/O errors: `_read` counts
+        writer.close(True)
         return n_documents, n_indexed
 
     def _read(self, folder: str, n_documents: int, n_indexed: int) -> Postings:
@@ -224,9 +222,8 @@ def _numbers(segment) -> np.ndarray:
 def _renumbered(docs, freqs, indptr, numbers) -> tuple[np.ndarray, np.ndarray]:
     """`docs` as document numbers, ascending within each term, `freqs` along with them."""
     docs = numbers[docs]
-    if (
-        np.diff(numbers) < 0
-    ).any():  # a merge of several flushes need not keep the order of arrival
+    if (np.diff(numbers) < 0).any():
+        # A merge of several flushes need not keep the order of arrival
         for start, end in pairwise(indptr):
             order = start + np.argsort(docs[start:end])
             docs[start:end], freqs[start:end] = docs[order], freqs[order]

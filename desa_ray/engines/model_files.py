@@ -98,9 +98,8 @@ def _beside(weights: Path, name: str, config: EncoderConfig, model_home: Path) -
     found = _first(weights.parent, (name,), looked, "next to the weights")
     if found is None and name == TOKENIZER and config.tokenizer_package:
         found = _in_package(config.tokenizer_package, (name,), looked)
-    if (
-        found is None and config.revision and config.revision == weights.parent.name
-    ):  # a hub snapshot's folder
+    if found is None and config.revision and config.revision == weights.parent.name:
+        # A hub snapshot's folder
         found = _from_hub(config, (name,), looked)
     if found is None:
         raise _missing(config, name, looked, model_home)
@@ -158,9 +157,8 @@ def _from_hub(config: EncoderConfig, names: Sequence[str], looked: list[str]) ->
             return Path(hub.hf_hub_download(repository, name, revision=revision))
         except EntryNotFoundError:
             continue
-        except (
-            Exception
-        ) as error:  # whatever the HTTP library raises: unreachable, refused, cut off
+        except Exception as error:
+            # Whatever the HTTP library raises: unreachable, refused, cut off
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             break
     looked.append(f"{place} ({reason})")

@@ -68,9 +68,8 @@ class OnnxEncoder:
             hidden_BTD = self._run(ids_BT, mask_BT)
             for row, hidden_TD in zip(batch, hidden_BTD, strict=True):
                 pooled_D = self._pool(hidden_TD[: len(tokens[row])])
-                with np.errstate(
-                    invalid="ignore", divide="ignore"
-                ):  # a vector without length is found below, by name
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    # A vector without length is found below, by name
                     vectors_ND[row] = pooled_D / np.sqrt(np.sum(pooled_D * pooled_D))
         check_unit_rows(vectors_ND, len(texts), self.dimension, names=names)
         return vectors_ND
@@ -90,9 +89,8 @@ class OnnxEncoder:
             found = self._session.run(
                 [self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT}
             )[0]
-        except (
-            Exception
-        ) as error:  # onnxruntime has one class per error code, all derived from Exception alone
+        except Exception as error:
+            # onnxruntime has one class per error code, all derived from Exception alone
             what = (
                 f"the model cannot run {ids_BT.shape[1]} tokens:"
                 f" {' '.join(str(error).split())[:300]}"
@@ -163,9 +161,8 @@ def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceS
         return ort.InferenceSession(
             graph if isinstance(graph, bytes) else str(graph), options, ["CPUExecutionProvider"]
         )
-    except (
-        Exception
-    ) as error:  # onnxruntime has one class per error code, all derived from Exception alone
+    except Exception as error:
+        # onnxruntime has one class per error code, all derived from Exception alone
         raise DesaError(
             f"not a readable ONNX graph: {error}", where=str(weights), hint="fetch it again"
         ) from None

@@ -62,9 +62,8 @@ class Postings:
     def __post_init__(self):
         for name in ("terms", "term_offsets", "indptr", "docs", "freqs", "norms"):
             array = np.ascontiguousarray(getattr(self, name)).view()
-            array.setflags(
-                write=False
-            )  # also one array type for numba, whether loaded, mapped or just made
+            # Also one array type for numba, whether loaded, mapped or just made
+            array.setflags(write=False)
             object.__setattr__(self, name, array)
         if fault := self._fault():
             raise DesaError(
@@ -128,9 +127,8 @@ class Postings:
         return digest.hexdigest()
 
     def __reduce__(self):
-        return Postings.from_arrays, (
-            self.arrays(),
-        )  # through the constructor: pickling forgets what is read-only
+        # Through the constructor: pickling forgets what is read-only
+        return Postings.from_arrays, (self.arrays(),)
 
     def _fault(self) -> str:
         for name, dtype in POSTING_ARRAYS.items():

@@ -147,7 +147,8 @@ def load_prompt(name: str) -> Prompt:
         TypeError,
         ValueError,
         RecursionError,
-    ) as error:  # not UTF-8, numbers of thousands of digits, deep nesting
+    ) as error:
+        # Not UTF-8, numbers of thousands of digits, deep nesting
         what = one_line(error)
     raise DesaError(
         what,

@@ -9,10 +9,11 @@ import numpy as np
 from desa_ray.errors import DesaError, listed
 
 NORM_TOLERANCE = 1e-3
+# Raise one when that engine computes other bits from equal files
 VERSIONS = {
     "onnx": 1,
     "sentence_transformers": 1,
-}  # raise one when that engine computes other bits from equal files
+}
 
 
 def check_unit_rows(

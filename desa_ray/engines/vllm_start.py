@@ -169,9 +169,8 @@ def start(config: GeneratorConfig, files: GeneratorFiles) -> Any:
             )
         gpus = [] if on_cpu else await_gpus(config, files)
         if on_cpu:
-            torch.set_num_threads(
-                int(os.environ["OMP_NUM_THREADS"])
-            )  # whoever imported torch first, and how
+            # Whoever imported torch first, and how
+            torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         with _hidden("llvmlite.binding.ffi"):
             return vllm.LLM(
                 **arguments(config, files.folder, requests_at_once(config, files, gpus))
@@ -225,9 +224,8 @@ def explained(error: BaseException, config: GeneratorConfig) -> DesaError:
     """
     chain: list[BaseException] = []
     link: BaseException | None = error
-    while link is not None and not any(
-        link is known for known in chain
-    ):  # NVML errors cannot be compared
+    while link is not None and not any(link is known for known in chain):
+        # NVML errors cannot be compared
         chain.append(link)
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     where = f"generator {config.name}"

@@ -80,14 +80,12 @@ def run_cells(
                 )
     store = open_store(first)
     with ExitStack() as around:
-        lease = around.enter_context(
-            Lease.acquire(store.files, f"run-{uuid4().hex[:12]}")
-        )  # nothing is cleaned up now
+        # Nothing is cleaned up now
+        lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))
         cells = plan(prepare([spec.config for spec in specs], store, home()))
         needed = list(ancestors([target for cell in cells for target in cell.targets]))
-        lease.refer(
-            [stage.key.digest for stage in needed]
-        )  # from here on, only these are left alone
+        # From here on, only these are left alone
+        lease.refer([stage.key.digest for stage in needed])
         with store.snapshot():
             todo = missing([target for cell in cells for target in cell.targets])
             check_feasible(todo, first.cluster)

@@ -86,7 +86,8 @@ def serve(descriptor: int, driver: int) -> None:
     with (
         Connection(descriptor) as line,
         suppress(EOFError),
-    ):  # the line ends when the driver wants no more
+    ):
+        # The line ends when the driver wants no more
         pool, thresholds = line.recv()
         began(f"worker of pool {pool.name}", ())
         gc.set_threshold(*thresholds)  # as the driver's

@@ -76,9 +76,8 @@ def stored_shards(stage: Stage) -> tuple[int, int, float]:
     """
     artifact = stage.artifact
     layout = artifact.stored_layout()
-    if (
-        layout is None or artifact.exists()
-    ):  # whole, but built from other inputs: all is to be computed again
+    if layout is None or artifact.exists():
+        # Whole, but built from other inputs: all is to be computed again
         return 0, 0, 1.0
     contents = {role: _content(source) for role, source in stage.inputs.items()}
     if any(layout["inputs"][role] != content for role, content in contents.items() if content):

@@ -112,9 +112,8 @@ def run_stage(stage: Stage, backend: Backend, progress: StageListener) -> None:
         return
     sources = {role: source.artifact.manifest() for role, source in stage.inputs.items()}
     contents = {role: manifest["content"] for role, manifest in sources.items()}
-    with stage.store.exclusive(
-        stage.key
-    ):  # two runs that find it out of date must not discard each other's new parts
+    with stage.store.exclusive(stage.key):
+        # Two runs that find it out of date must not discard each other's new parts
         artifact = stage.artifact
         if artifact.exists() and not present(stage):  # whole, but built from other inputs
             artifact.discard()

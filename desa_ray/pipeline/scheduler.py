@@ -39,9 +39,8 @@ def run_graph(
     while the last calls are still going on. An interrupt (or an error that is no DesaError, of a
     stage or a call) stops all stages and is raised.
     """
-    if (
-        not any(stage.work.pool for stage in todo) or backend.max_parallel_stages == 1
-    ):  # no workers: no cluster either
+    if not any(stage.work.pool for stage in todo) or backend.max_parallel_stages == 1:
+        # No workers: no cluster either
         on_start()
         _run_in_turn(todo, backend, progress, on_stage_done)
         return

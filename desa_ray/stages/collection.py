@@ -28,11 +28,12 @@ QRELS = pl.Schema({"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32
 ROWS_A_PART = 65_536
 BYTES_A_PART = 256 << 20  # of text, about: a worker that reads a corpus holds one part
 PART = "part-{}.parquet"
+# stage -> attribute of a `Collection`
 TABLES = {
     "corpus": "documents",
     "queries": "queries",
     "qrels": "qrels",
-}  # stage -> attribute of a `Collection`
+}
 
 
 @lru_cache(maxsize=2)

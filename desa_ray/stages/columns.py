@@ -25,9 +25,8 @@ def edges(sizes: Sequence[int]) -> NDArray[np.int64]:
 def list_column(flat: pl.Series, starts: NDArray[np.int64]) -> pl.Series:
     """The values as lists; `starts` as from `edges`."""
     values: Any = flat.to_arrow(compat_level=OLDEST)
-    offsets = pa.Array.from_buffers(
-        pa.int64(), starts.size, [None, pa.py_buffer(starts)]
-    )  # pa.array imports pandas
+    # pa.array imports pandas
+    offsets = pa.Array.from_buffers(pa.int64(), starts.size, [None, pa.py_buffer(starts)])
     return pl.Series(pa.LargeListArray.from_arrays(offsets, values))
 
 

@@ -56,9 +56,8 @@ FUSED = {
     "fallback": pl.Boolean,
     "top": pl.List(pl.String),
     "ranking_hashes": pl.List(pl.String),
-    "generation_hash": (
-        pl.String
-    ),  # several prompts: their hashes, divided by commas, in the order of the channels
+    # Several prompts: their hashes, divided by commas, in the order of the channels
+    "generation_hash": (pl.String),
     "replay_hash": pl.String,
 }
 FUSED_DOCUMENTS = 1 << 20  # what a shard of more than `shard_queries` queries may fuse

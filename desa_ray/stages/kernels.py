@@ -47,9 +47,8 @@ def compile_kernels() -> None:
         TopK(1, 1, 2).add(scores, 0)
         weights, kappa = [Fraction(1), Fraction(1)], Fraction(60)
         fuse_order([order, order], weights, kappa)
-        fuse_order(
-            [np.arange(20, dtype=np.int32)] * 2, weights, kappa, 1
-        )  # a short head takes another way
+        # A short head takes another way
+        fuse_order([np.arange(20, dtype=np.int32)] * 2, weights, kappa, 1)
         fuse_with_prefixes([order, order], weights, kappa, 1, 1)
         replay([order, order], weights, kappa, 1)
         replay_prefixes([order[:1], order], [2, 2], weights, kappa, 2)

@@ -54,9 +54,8 @@ class LiveWork(GenerationWork):
         if not known.height:
             return {"bounds": bounds(rows, self.shard_queries)}
         write_table(artifact, KEPT, known, GENERATION_SCHEMA, makers or None)
-        kept = read_table(
-            artifact, KEPT, GENERATION_SCHEMA
-        ).height  # another run's, where it was first
+        # Another run's, where it was first
+        kept = read_table(artifact, KEPT, GENERATION_SCHEMA).height
         return {"bounds": bounds(rows - kept, self.shard_queries), "kept": kept}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:

@@ -55,9 +55,8 @@ class PostingsWork(Work):
 
     def run(self, engine: Lucene, stage: Stage, shard: Shard) -> None:
         texts = _texts(stage.inputs["corpus"], shard.start, shard.stop)
-        with OwnFolder(
-            "desa-lucene-"
-        ) as scratch:  # swept by the next one where this process is killed
+        with OwnFolder("desa-lucene-") as scratch:
+            # Swept by the next one where this process is killed
             postings = engine.build_postings(texts, scratch, analyzer=stage.params["analyzer"])
         for part, array in zip(shard.parts, postings.arrays().values(), strict=True):
             write_array(stage.artifact, part, array)

@@ -33,9 +33,8 @@ class SnapshotVectorsWork(Work):
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         documents, whole = (read_rows(stage.inputs[role])["id"] for role in ("corpus", "whole"))
-        numbers = (
-            whole.is_in(documents.implode()).arg_true().to_numpy()
-        )  # both are in the order of ids
+        # Both are in the order of ids
+        numbers = whole.is_in(documents.implode()).arg_true().to_numpy()
         assert len(numbers) == len(documents), f"{stage} is no subset"
         write_array(stage.artifact, "numbers.npy", numbers.astype(np.int64))
         return {"bounds": bounds(len(numbers), self.shard_documents)}

@@ -75,9 +75,8 @@ class TermsWork(Work):
         for shard in self.shards(layout):
             hasher.update(read_table(artifact, shard.parts[0], TERMS))
         counts = {"rows": layout["bounds"][-1]}
-        if (
-            stage.params["template"] == "mugi"
-        ):  # long queries may get no copy at all: the formula's own doing
+        if stage.params["template"] == "mugi":
+            # Long queries may get no copy at all: the formula's own doing
             queries = read_rows(stage.inputs["queries"])["text"].to_list()
             texts = self._texts(stage, queries)
             counts["queries_without_copy"] = sum(

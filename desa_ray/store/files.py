@@ -38,9 +38,8 @@ LEASES = ".leases"  # the one folder whose files change: who is at work (leases.
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
 NAME = re.compile(rf"\{LEASES}|(\{LEASES}/)?{_WORD}(/{_WORD})*")
 
-_verified: dict[
-    str, tuple[object, ...]
-] = {}  # path -> stamp and SHA-256 of the files that this process has checked
+# path -> stamp and SHA-256 of the files that this process has checked
+_verified: dict[str, tuple[object, ...]] = {}
 
 
 class NameTakenError(Exception):
@@ -76,9 +75,8 @@ class Files:
 
     def __init__(self, root: str | os.PathLike[str]):
         self.root = os.fspath(root)
-        self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip(
-            "/"
-        )  # never show a password that a URL holds
+        # Never show a password that a URL holds
+        self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip("/")
         try:
             self._fs, self._base = _file_system(self.root)
         except Exception as error:  # some connect here, and raise what their libraries raise
@@ -87,9 +85,8 @@ class Files:
             raise DesaError(f"cannot open it: {said}", where=self.shown, hint=hint) from error
         self._local = isinstance(self._fs, LocalFileSystem)
         if self._local:
-            self.root = self.shown = (
-                self._base
-            )  # absolute, as it travels to processes that work elsewhere
+            # Absolute, as it travels to processes that work elsewhere
+            self.root = self.shown = self._base
             if os.path.lexists(self._base) and not Path(self._base).is_dir():
                 raise DesaError(
                     "is a file, not a folder", where=self.shown, hint="set store.root to a folder"
@@ -303,9 +300,8 @@ class Files:
                 place()
                 return
             except FileExistsError:
-                with suppress(
-                    FileNotFoundError
-                ):  # removed meanwhile by the writer that lost: place it again
+                with suppress(FileNotFoundError):
+                    # Removed meanwhile by the writer that lost: place it again
                     with self._fs.open(self._path(published.name), "rb") as file:
                         found = hashlib.file_digest(file, "sha256").hexdigest()
                     if found != published.sha256:

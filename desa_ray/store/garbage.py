@@ -80,9 +80,8 @@ def judged(
             verdicts.append(ArtifactFate(own, False, "runs use it"))
         elif digest in written:
             verdicts.append(ArtifactFate(own, False, "generated text and its queries"))
-        elif (
-            max(0.0, now - own.last_use) < older_than_s
-        ):  # a time to come is the clock's fault: as good as now
+        elif max(0.0, now - own.last_use) < older_than_s:
+            # A time to come is the clock's fault: as good as now
             verdicts.append(ArtifactFate(own, False, "changed lately"))
         else:
             verdicts.append(

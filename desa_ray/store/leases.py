@@ -202,9 +202,8 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(
-            DesaError
-        ):  # a disk that fails here goes stale by itself, and must not hide the block's error
+        with suppress(DesaError):
+            # A disk that fails here goes stale by itself, and must not hide the block's error
             self.release()
 
     def _beat_on(self) -> None:

@@ -173,9 +173,8 @@ class Ledger:
         try:
             written = self.files.publish(pattern, data)
         except NameTakenError as taken:
-            self.files.delete(
-                taken.name
-            )  # its name tells what it should hold: a damaged file that no sidecar counts
+            # Its name tells what it should hold: a damaged file that no sidecar counts
+            self.files.delete(taken.name)
             written = self.files.publish(pattern, data)
         file = written.name.rpartition("/")[2]
         info = PartInfo(name, file, rows, written.sha256, written.bytes, content, made)

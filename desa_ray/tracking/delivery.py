@@ -243,9 +243,8 @@ class Delivery:
                 except MlflowException as error:
                     if error.get_http_status_code() != 403:
                         raise
-                    self.client.set_terminated(
-                        run.info.run_id, "KILLED"
-                    )  # this user may delete nothing
+                    # This user may delete nothing
+                    self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _search(self, identity: Mapping[str, str]) -> list[Run]:
         wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in identity.items())
@@ -257,9 +256,8 @@ class Delivery:
         )
         # A server that knows no filters must not have another's run taken for this one.
         own = [run for run in found if identity.items() <= run.data.tags.items()]
-        return sorted(
-            own, key=lambda run: not run.data.params
-        )  # what is empty may be a double, to be removed
+        # What is empty may be a double, to be removed
+        return sorted(own, key=lambda run: not run.data.params)
 
     def _parents(self) -> list[Run]:
         return [run for run in self._search({SWEEP: self.sweep}) if PARENT not in run.data.tags]

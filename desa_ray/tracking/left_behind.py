@@ -81,9 +81,8 @@ def _taken(folder: Path) -> Iterator[Outbox | None]:
         fields = read_json(folder / "target.json", TARGET)
     except (OSError, ValueError) as error:
         try:
-            if isinstance(
-                error, FileNotFoundError
-            ):  # removed in between, or its driver was killed before it wrote it
+            if isinstance(error, FileNotFoundError):
+                # Removed in between, or its driver was killed before it wrote it
                 _remove_unborn(folder)
                 fields = None
             else:

@@ -50,9 +50,8 @@ def open_client(uri: str, otherwise: str = LATER) -> MlflowClient:
         client.search_experiments(max_results=1)
     except DesaError:
         raise
-    except (
-        Exception
-    ) as error:  # a server may answer anything, and MLflow's client then raise anything
+    except Exception as error:
+        # A server may answer anything, and MLflow's client then raise anything
         raise _refused(
             uri, told(error, theirs=uri.startswith(SERVER)), hint(error, uri, otherwise)
         ) from error

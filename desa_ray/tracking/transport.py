@@ -104,9 +104,8 @@ def _mlflows_session(*_: Any, **__: Any) -> Session:
 
 def install() -> None:
     """From here on MLflow's client talks like this."""
-    assert hasattr(
-        request_utils, "_cached_get_request_session"
-    )  # another MLflow than the one that is pinned
+    # Another MLflow than the one that is pinned
+    assert hasattr(request_utils, "_cached_get_request_session")
     request_utils._cached_get_request_session = _mlflows_session
 
 

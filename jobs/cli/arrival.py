@@ -16,11 +16,12 @@ from desa_ray.pipeline.provenance import platform_facts
 from desa_ray.plugins import Identity, differing
 
 VARIABLE = "DESA_SUBMITTED_BY"
+# What the sender and the cluster must share; packages are compared on the nodes
 COMPARED = (
     "ray",
     "desa-ray",
     "code",
-)  # what the sender and the cluster must share; packages are compared on the nodes
+)
 
 
 def expectation(plugins: Mapping[str, Identity]) -> str:

@@ -26,10 +26,11 @@ from .safe_yaml import Place
 KINDS: Mapping[str, Any] = get_type_hints(RunConfig)
 GROUPS = tuple(name for name, kind in KINDS.items() if is_dataclass(class_of(kind)))
 EXPERIMENT, EXPECTED, COMPARE = "experiment", "expected", "compare"
+# Groups whose files speak of all settings, not of their own group's
 GLOBAL = (
     EXPERIMENT,
     EXPECTED,
-)  # groups whose files speak of all settings, not of their own group's
+)
 EXPECTATION = ("overrides", "metric", "value", "tolerance", "source")
 DIFFERS = "differs"  # why a value stands beside and need not hold; may be left out
 PUBLISHED = ("name", "setting", "queries", *KEYS)

@@ -85,9 +85,8 @@ class _Reader:
     def __init__(self, loader: Any, where: str):
         self.loader, self.where = loader, where
         self.lines: dict[Place, int] = {}
-        self.anchors: dict[
-            str, tuple[Any, int] | None
-        ] = {}  # value and how many it stands for; None while it is open
+        # Value and how many it stands for; None while it is open
+        self.anchors: dict[str, tuple[Any, int] | None] = {}
         self.count = 0
 
     def document(self) -> Document:

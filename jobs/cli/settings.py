@@ -14,13 +14,14 @@ from desa_ray.experiment.spec import RUN_KEYS, CellSpec, cell_spec, flat
 from .composition import Plain, plain_of
 
 PARITY = "parity"  # top-level key of the group of that name: what `desa report` takes from it
+# Ids and words, which may look like anything
 FREE_TEXTS = (
     "dataset.queries",
     "encoder.query_prefix",
     "prompt.system",
     "prompt.user",
     "prompt.source",
-)  # ids and words, which may look like anything
+)
 
 
 def spec_of(config: DictConfig | Plain, folder: Path, further: Sequence[str] = ()) -> CellSpec:

@@ -99,9 +99,8 @@ def whole(dataset: Sequence[str], *, scaling: bool = True) -> list[Measured]:
             cold[1],
             overhead,
             "% longer",
-            (
-                Target(15, most=True) if cold[1] > 60 else None
-            ),  # below a minute it is Ray's start that is measured
+            # Below a minute it is Ray's start that is measured
+            (Target(15, most=True) if cold[1] > 60 else None),
             {"serial_cpu_s": cold[0], "minute_or_more": cold[1] > 60},
         ),
         Measured(

@@ -50,9 +50,8 @@ def test_two_nodes_give_the_records_of_a_serial_run_and_stay_up(cluster, small_s
     serial = _run(tmp_path / "serial", small_slice, "cluster=serial")
     where = ["cluster=existing", f"cluster.address={cluster.address}", "cluster.encoders=2"]
     assert _run(tmp_path / "first", small_slice, *where) == serial
-    assert (
-        _run(tmp_path / "second", small_slice, *where) == serial
-    )  # the first run left the cluster as it was
+    # The first run left the cluster as it was
+    assert _run(tmp_path / "second", small_slice, *where) == serial
 
 
 @pytest.mark.long
@@ -65,9 +64,8 @@ def test_a_pool_that_no_node_can_hold_is_refused(cluster, small_slice, tmp_path)
     )
     assert done.returncode == 2
     assert "cluster.encoder_cpus" in done.stderr
-    assert not list(
-        (tmp_path / "home" / "store").glob("postings/*/*.npy")
-    )  # refused before any pool set to work
+    # Refused before any pool set to work
+    assert not list((tmp_path / "home" / "store").glob("postings/*/*.npy"))
 
 
 @pytest.mark.long

@@ -176,10 +176,11 @@ def test_a_run_and_its_configuration_folder_travel_and_nothing(site, tmp_path):
     assert [
         str(path.relative_to(sent.parent)) for path in sent.parent.rglob("*") if path.is_file()
     ] == ["conf/method/mine.yaml"]
+    # Nothing is left here
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "data.bin",
         "my own",
-    ]  # nothing is left here
+    ]
 
 
 @pytest.mark.long

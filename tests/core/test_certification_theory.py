@@ -15,9 +15,8 @@ from desa_ray.core.fusion.reference import unread_bound
 from desa_ray.core.fusion.registry import FUSIONS
 
 Lists = Sequence[Sequence[int]]
-KNOWN = range(
-    10, 15
-)  # documents of the lists; new ones stand below and above, since an unread id may be any
+# Documents of the lists; new ones stand below and above, since an unread id may be any
+KNOWN = range(10, 15)
 KAPPAS = [Fraction(kappa) for kappa in ("-1/2", "0", "1", "2", "60")]
 WEIGHTS = [Fraction(weight) for weight in ("1", "1", "1/2", "2", "1/4")]
 

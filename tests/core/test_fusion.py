@@ -105,9 +105,8 @@ def test_short_prefixes_and_a_known_topk_change_nothing(case):
         continued = replay(arrays(channels), weights, kappa, k)
         patch.setattr(replay_module, "SORTED_K", 0)
         known = replay(arrays(channels), weights, kappa, k)
-    again = replay(
-        arrays(channels), weights, kappa, k
-    )  # scratch arrays of the short prefixes are not kept for it
+    # Scratch arrays of the short prefixes are not kept for it
+    again = replay(arrays(channels), weights, kappa, k)
     for result in (continued, known, again):
         assert (result.topk.tolist(), list(result.depths)) == (expected.topk, expected.depths)
 
@@ -116,9 +115,8 @@ def test_short_prefixes_and_a_known_topk_change_nothing(case):
 @given(cases(kappas=(*WIDE_KAPPAS, Fraction(2))))
 def test_numbers_beyond_31_bits_are_compared_exactly_too(case):
     channels, weights, kappa, k = case
-    weights = [
-        weight * (10**12 + 39) / 10**15 for weight in weights
-    ]  # kappa 2 stays narrow, the others do not
+    # Kappa 2 stays narrow, the others do not
+    weights = [weight * (10**12 + 39) / 10**15 for weight in weights]
     if kappa in WIDE_KAPPAS:
         assert constants_of(weights, kappa).scale(12) is None
     expected, result = (

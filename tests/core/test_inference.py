@@ -20,16 +20,18 @@ from desa_ray.core.statistics.sampling import Sampling
 @pytest.mark.parametrize(
     ("p", "adjusted"),
     [
+        # 4*.005, 3*.01, 2*.03, then the running maximum
         (
             [0.01, 0.04, 0.03, 0.005],
             [0.03, 0.06, 0.06, 0.02],
-        ),  # 4*.005, 3*.01, 2*.03, then the running maximum
+        ),
         ([0.5, 0.6], [1.0, 1.0]),
         ([0.2], [0.2]),
+        # The paper's family against Shared
         (
             [0.0003, 0.0912, 0.3157, 0.7909],
             [0.0012, 0.2736, 0.6314, 0.7909],
-        ),  # the paper's family against Shared
+        ),
         ([1e-4, 1e-4, 1e-4, 1e-4], [4e-4] * 4),
     ],
 )

@@ -33,9 +33,8 @@ def test_ndcg_has_linear_gain_and_recall_counts_positive_grades():
     found = values({"a": ["y", "z", "x"], "d": ["x", *"123456789", "y"]}, "nDCG@10", "R@20", "R@5")
     assert found["a", "nDCG@10"] == pytest.approx((1 + 2 / log2(4)) / (2 + 1 / log2(3)), abs=1e-9)
     assert found["a", "R@20"] == 1
-    assert found["d", "nDCG@10"] == pytest.approx(
-        1 / (1 + 1 / log2(3) + 1 / log2(4)), abs=1e-9
-    )  # rank 11 is too late
+    # Rank 11 is too late
+    assert found["d", "nDCG@10"] == pytest.approx(1 / (1 + 1 / log2(3) + 1 / log2(4)), abs=1e-9)
     assert found["d", "R@20"] == pytest.approx(2 / 3)
     assert found["d", "R@5"] == pytest.approx(1 / 3)
 

@@ -37,9 +37,8 @@ def test_residual_follows_the_paper_in_float64():
     assert angle.dtype == np.float64
     v, mean = query.astype(np.float64), texts.astype(np.float64).mean(axis=1)
     z = mean - np.sum(v * mean, axis=1, keepdims=True) * v
-    assert (
-        np.abs(np.sum(z * v, axis=1)).max() < 1e-6
-    )  # z is perpendicular to the query, as far as float32 is a unit
+    # Z is perpendicular to the query, as far as float32 is a unit
+    assert np.abs(np.sum(z * v, axis=1)).max() < 1e-6
     e = (v + z) / np.linalg.norm(v + z, axis=1, keepdims=True)
     np.testing.assert_allclose(expanded, e, atol=1e-7)
     np.testing.assert_allclose(angle, np.degrees(np.arctan(np.linalg.norm(z, axis=1))), atol=1e-5)
@@ -149,12 +148,13 @@ def test_product_keeps_exactly_the_original_support():
         float(np.float32(ORIGINAL[d])) * float(np.float32(EXPANDED[d])) for d in sorted(ORIGINAL)
     ]
     assert anchored.scores.tolist() == exact
+    # 10.2, 7.5, 7.5 (tie), 0 stays last
     assert sparse_order(anchored.docs, anchored.scores).tolist() == [
         9,
         1,
         7,
         4,
-    ]  # 10.2, 7.5, 7.5 (tie), 0 stays last
+    ]
 
 
 def test_an_expansion_that_only_rescales_scores_keeps():

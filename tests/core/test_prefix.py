@@ -182,9 +182,8 @@ def test_prefixes_that_gave_up_leave_nothing_behind_and_large(seed, monkeypatch)
     assert (replay_module._workspace.ranks <= replay_module._workspace.base).all()
     assert (replay_module._workspace.chosen < replay_module._workspace.base).all()
     same(replay(complete, weights, kappa, k), expected)
-    monkeypatch.setattr(
-        replay_module, "LAST_BASE", replay_module._workspace.base + 30
-    )  # the arrays are cleared at times
+    # The arrays are cleared at times
+    monkeypatch.setattr(replay_module, "LAST_BASE", replay_module._workspace.base + 30)
     for _ in range(4):
         same(replay(complete, weights, kappa, k), expected)
     monkeypatch.setattr(replay_module, "SCRATCH_DOCUMENTS", 1)

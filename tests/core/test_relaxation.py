@@ -43,11 +43,12 @@ def test_admitted_documents_score_as_the_weakest_match_would():
         5: 9.0,
         7: 12.0,
     }
+    # 1 and 7 tie: the smaller number
     assert relax_count(ORIGINAL, EXPANDED, Fraction(1)).docs.tolist() == [
         1,
         2,
         5,
-    ]  # 1 and 7 tie: the smaller number
+    ]
     assert relax_count(ORIGINAL, EXPANDED, Fraction(99)).docs.tolist() == [1, 2, 5, 7, 9]
     assert relax_share(ORIGINAL, EXPANDED, Fraction(1, 2)).docs.tolist() == [1, 2, 5, 7]
     assert relax_share(ORIGINAL, EXPANDED, Fraction(0)).docs.tolist() == [1, 2, 5, 7, 9]

@@ -216,9 +216,8 @@ def test_no_docstring_is_copied_into_the_texts(raw):
 
 
 def test_the_demo_passes_the_validation_of_every_collection(raw, monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        demo, "load", lambda: replace(raw, documents=list(raw.documents))
-    )  # read once already
+    # Read once already
+    monkeypatch.setattr(demo, "load", lambda: replace(raw, documents=list(raw.documents)))
     collection = load_collection(DatasetConfig(name="demo", kind="demo"), data_home=tmp_path)
     assert collection.documents["id"].to_list() == [
         identifier for identifier, _, _ in raw.documents

@@ -33,9 +33,8 @@ def test_table_folds_equal_kinds_and_detail_shows_every_stage(plan):
     code, folded, _ = plan("-m", "method=original,desa,shared", "cluster=serial")
     assert code == 0
     assert "3 cells" in folded
-    assert (
-        "7 to compute" in folded
-    )  # rankings: original once, two operators for each of three draws
+    # Rankings: original once, two operators for each of three draws
+    assert "7 to compute" in folded
     assert "37 stages: 3 stored, 34 to compute" in folded
     assert folded.count("fusion") == 1
     code, detailed, _ = plan("-m", "method=original,desa,shared", "cluster=serial", "detail=true")

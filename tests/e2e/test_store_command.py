@@ -17,9 +17,8 @@ NOW = ["--older-than", "0"]
 @pytest.fixture
 def home(warm_home, monkeypatch) -> Path:
     monkeypatch.setenv("DESA_HOME", str(warm_home))
-    (
-        warm_home / "last_tracking.json"
-    ).unlink()  # it names the database that this home was copied from
+    # It names the database that this home was copied from
+    (warm_home / "last_tracking.json").unlink()
     return warm_home
 
 

@@ -233,7 +233,6 @@ def test_three_sweeps_at_once_on_one_new_store_and_database(small_slice, tmp_pat
     )  # fmt: skip
     assert "0 stages to compute" in again.stderr
     parents, children = _logged(tmp_path / "home", "default")
-    assert (
-        sorted(parent.info.status for parent in parents) == ["FINISHED"] * 2
-    )  # a and b are the same sweep
+    # A and b are the same sweep
+    assert sorted(parent.info.status for parent in parents) == ["FINISHED"] * 2
     assert len(children) == 4

@@ -313,9 +313,8 @@ def _fuzz(folder: Path, rounds: int, seed: int) -> None:
         except DesaError as refused:
             line = str(refused)
         assert "\n" not in line
-        assert (
-            not line or str(folder) in line or "max_tokens" in line
-        )  # fields of one file are held against another
+        # Fields of one file are held against another
+        assert not line or str(folder) in line or "max_tokens" in line
         (folder / name).write_bytes(files[name])
 
 

@@ -23,6 +23,7 @@ SENTENCE = (
 )
 
 
+# Words; 330 is cut
 LENGTHS = (
     0,
     1,
@@ -45,7 +46,7 @@ LENGTHS = (
     130,
     180,
     330,
-)  # words; 330 is cut
+)
 
 
 def some_texts(seed: int = 0, lengths: tuple[int, ...] = LENGTHS) -> list[str]:
@@ -134,12 +135,13 @@ def test_related_sentences_are_closer(name, home):
 
 def test_text_is_cut_at_256_tokens_whatever_the_tokenizer_file(minilm):
     """Text is cut at 256 tokens whatever the tokenizer file says."""
+    # One token each; [CLS] and [SEP] make it 256 at 254
     words = ["cell"] + [
         "gene",
         "mouse",
         "blood",
         "heart",
-    ] * 100  # one token each; [CLS] and [SEP] make it 256 at 254
+    ] * 100
     long, at_limit, shorter, prefix = minilm.encode(
         [" ".join(words[:n]) for n in (400, 254, 253, 100)]
     )

@@ -228,9 +228,8 @@ def test_job_and_cluster_differ_in_nothing_but_their_frame():
 def test_the_probes_ask_what_ray_answers():
     import ray
 
-    source = (
-        Path(ray.__file__).parent / "dashboard/http_server_head.py"
-    ).read_text()  # served without a token
+    # Served without a token
+    source = (Path(ray.__file__).parent / "dashboard/http_server_head.py").read_text()
     for path in set(re.findall(r"/api/\w+healthz", (FOLDER / "raycluster.yaml").read_text())):
         assert f'"{path}"' in source
 

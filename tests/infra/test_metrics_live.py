@@ -192,9 +192,8 @@ def test_the_totals_are_the_sweeps_own(swept):
 
     assert total("queries_replayed") == 4 * 8  # two cells, twice, of 8 queries
     assert total("stages", '{stage="fusion", outcome="computed"}') == 4
-    assert (
-        total("stages", '{outcome="reused"}') > 0
-    )  # the second sweep took all but fusion from the store
+    # The second sweep took all but fusion from the store
+    assert total("stages", '{outcome="reused"}') > 0
     assert total("generations") == 8
     assert total("generation_requests") >= 8
     # The killed worker took its last second of counts with it.

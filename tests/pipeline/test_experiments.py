@@ -24,9 +24,8 @@ from hydra_plugins.desa_sweeper import union
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
-PAPER = OmegaConf.load(
-    CONF / "compare" / "paper.yaml"
-)  # what the paper printed, and for which sets and methods
+# What the paper printed, and for which sets and methods
+PAPER = OmegaConf.load(CONF / "compare" / "paper.yaml")
 ROBUST = {"fiqa", "arguana", "webis-touche2020", "scidocs"}  # method.md section 11
 BUILT_IN = ("demo", "demo_methods")  # they have their own collection
 RECORDED = [
@@ -117,9 +116,8 @@ def test_every_experiment_composes_as_written(name):
     )
     for cell in (cells[0], cells[-1]):
         assert typed(cell).tracking.experiment == name
-    for axis, values in choices(
-        name
-    ).items():  # the choices between are covered by those of their groups
+    for axis, values in choices(name).items():
+        # The choices between are covered by those of their groups
         if (CONF / axis).is_dir():
             assert values <= {file.stem for file in (CONF / axis).glob("*.yaml")}
     assert (CONF / "experiment" / f"{name}.yaml").read_text().splitlines()[1].startswith("# ")

@@ -31,11 +31,12 @@ from tests.desa_fixtures import dataset, summaries
 pytestmark = pytest.mark.long
 
 COMPLETE_ONLY = ["ranking_hashes", "turnover", "rr_change", "support_retained"]
+# A lazy fusion is another artifact, and says so
 OWN_KEYS = [
     "fusion_key",
     "config_hash",
     "settings",
-]  # a lazy fusion is another artifact, and says so
+]
 METHODS = (
     "original",
     "desa",

@@ -206,9 +206,8 @@ def test_a_wrong_method_is_named_with_what_there_is(case):
 def test_all_mistakes_of_a_method_are_reported_together():
     broken = (channel("dense", "rotate", weight=0), channel("sparse", "relax_count", name="dense"))
     problems = check_method(MethodConfig(name="mine", channels=broken), RECORDED, 5)
-    assert (
-        len(problems) == 5
-    )  # two of one name, unknown operator, weight, missing option, no prompt
+    # Two of one name, unknown operator, weight, missing option, no prompt
+    assert len(problems) == 5
 
 
 def test_more_references_than_the_prompt_asks_for_are_refused():
@@ -238,9 +237,8 @@ def test_stand_ins_are_labelled_and_use_at_most_what_the_prompt():
     label = generator_label(shipped("dvcqr"), both)
     assert label == "recorded:semantic_rewrite<-query2doc,lexical_rewrite<-references"
     assert texts_used("references", STAND_INS, 3) == 3
-    assert (
-        texts_used("hyde", STAND_INS, 3) == 5
-    )  # HyDE's eight, of which there are five; n_refs is the references' own
+    # HyDE's eight, of which there are five; n_refs is the references' own
+    assert texts_used("hyde", STAND_INS, 3) == 5
     assert texts_used("hyde", RECORDED, 3) == 8
     assert texts_used("lexical_rewrite", both, 3) == 1
 

@@ -25,10 +25,11 @@ from tests.desa_fixtures import DOCUMENTS, dataset, run_desa
 
 MACHINE = Machine(cpus=2, gpus=0, memory=8 << 30)
 SERIAL = ClusterConfig(kind="serial")
+# Where a manifest counts a stage's items
 COUNTS = {
     "text_vectors": "distinct_texts",
     "postings": "documents",
-}  # where a manifest counts a stage's items
+}
 
 
 def config(folder: Path, *overrides: str) -> RunConfig:
@@ -101,10 +102,11 @@ def test_small_fusions_are_planned_in_the_few_shards_they_will(small_slice, tmp_
     workers = {
         plan.stage.name: plan.workers for plan in plans if plan.stage.name in ("ranking", "fusion")
     }
+    # 8 queries: three shards there, one of up to 4 x 3 here
     assert workers == {
         "ranking": 2,
         "fusion": 1,
-    }  # 8 queries: three shards there, one of up to 4 x 3 here
+    }
 
 
 def test_texts_that_are_still_to_be_generated_are_a_bound(small_slice, tmp_path):
@@ -267,9 +269,8 @@ def test_what_fits_is_not_refused(small_slice, tmp_path):
 
 
 def test_a_machine_too_small_for_all_workers_at_once_is_refused(small_slice, tmp_path):
-    tiny = replace(
-        MACHINE, memory=10_000
-    )  # 100 documents and 8 queries hold a few kilobytes a worker
+    # 100 documents and 8 queries hold a few kilobytes a worker
+    tiny = replace(MACHINE, memory=10_000)
     problems = refused(tmp_path, small_slice, LOCAL, "cluster.encoder_cpus=1", machine=tiny)
     assert any(problem.startswith("cluster.scorers: ") for problem in problems)
 

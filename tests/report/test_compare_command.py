@@ -124,10 +124,11 @@ def test_effectiveness_equals_ranx(files, values, tmp_path):
     (tmp_path / "given.json").write_text(json.dumps([judged, given]))
     done = subprocess.run(
         [sys.executable, "-c", RANX, str(tmp_path / "given.json")],
+        # Compiling its metrics takes a minute, running them does not
         env={
             **os.environ,
             "NUMBA_DISABLE_JIT": "1",
-        },  # compiling its metrics takes a minute, running them does not
+        },
         capture_output=True,
         text=True,
         check=True,

@@ -165,9 +165,8 @@ def test_equal_numbers_stand_beside(paper_study, data):
     main = published.beside(main_table(paper_study), paper_study)
     assert {r.values["protocol"] for r in main.rows if r.about["method"] == "desa"} == {"draws 1"}
     assert {r.values["protocol"] for r in main.rows if r.about["method"] == "original"} == {SAME}
-    means = [
-        r for r in main.rows if r.values["column"] != "shallower in both %"
-    ]  # one query per data set has no share
+    # One query per data set has no share
+    means = [r for r in main.rows if r.values["column"] != "shallower in both %"]
     assert max(abs(r.values["difference"]) for r in means) < 0.1
 
 

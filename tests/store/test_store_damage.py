@@ -26,9 +26,8 @@ def test_a_damaged_part_is_found_and_named_when_read(tmp_path, damage, complete)
         path.unlink()
     reader = Store(tmp_path).artifact(KEY)
     if not complete and damage != "flip":
-        assert not reader.has_part(
-            part(0)
-        )  # the ledger sees size and presence: the resume computes it again
+        # The ledger sees size and presence: the resume computes it again
+        assert not reader.has_part(part(0))
         return
     with pytest.raises(CorruptArtifact) as error:
         reader.read_part(part(0))
@@ -156,9 +155,8 @@ def test_a_part_without_its_sidecar_does_not_block_a_rerun(tmp_path):
     """A part without its sidecar does not block a rerun that computes other bytes."""
     artifact = Store(tmp_path).artifact(KEY)
     artifact.write_part(part(0), b"first draw", rows=1)
-    (
-        folder_of(tmp_path) / (part(0) + ".json")
-    ).unlink()  # as when the writer was killed between the two files
+    # As when the writer was killed between the two files
+    (folder_of(tmp_path) / (part(0) + ".json")).unlink()
     assert not artifact.has_part(part(0))
     artifact.write_part(part(0), b"second draw", rows=1)
     assert artifact.read_part(part(0)).read_bytes() == b"second draw"

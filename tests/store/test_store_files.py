@@ -83,9 +83,8 @@ def test_what_is_published_is_read_listed_and_deleted(files):
 
 def test_a_writer_is_given_a_path_with_the_extension(files):
     """A writer is given a path with the extension and its bytes are published."""
-    published = files.publish(
-        "a/x.npy", lambda path: np.save(path, np.arange(3))
-    )  # np.save would append .npy
+    # np.save would append .npy
+    published = files.publish("a/x.npy", lambda path: np.save(path, np.arange(3)))
     assert np.load(files.local_path("a/x.npy", published.sha256)).tolist() == [0, 1, 2]
 
 
@@ -151,9 +150,8 @@ def test_an_unchanged_file_is_hashed_once_a_process(tmp_path):
     files.local_path("x", sha256)
     before = (tmp_path / "x").stat()
     (tmp_path / "x").write_bytes(b"evil")
-    os.utime(
-        tmp_path / "x", ns=(before.st_atime_ns, before.st_mtime_ns)
-    )  # all that the check looks at is unchanged
+    # All that the check looks at is unchanged
+    os.utime(tmp_path / "x", ns=(before.st_atime_ns, before.st_mtime_ns))
     assert Files(tmp_path).local_path("x", sha256).exists()
 
 

@@ -78,9 +78,8 @@ def test_what_cannot_be_sent_waits_and_is_sent_in_order_once(uri, tmp_path):
     log = open_log(uri, home)
     log.cell(made_cell(tmp_path / "out", "one"))
     away = database.with_name("away.db")
-    database.rename(
-        away
-    )  # the store is gone; a folder in its place keeps MLflow from making a new one
+    # The store is gone; a folder in its place keeps MLflow from making a new one
+    database.rename(away)
     database.mkdir()
     log.outbox.delivery = None
     assert log.cell(made_cell(tmp_path / "out", "two")) is None

@@ -78,9 +78,8 @@ def test_a_full_disk_is_an_error_and_leaves_nothing_half_written(uri, tmp_path, 
 
     with monkeypatch.context() as patch:
         patch.setattr("shutil.copyfile", full)
-        patch.setattr(
-            "pathlib.Path.hardlink_to", full
-        )  # what is sent at once needs no copies where there are links
+        # What is sent at once needs no copies where there are links
+        patch.setattr("pathlib.Path.hardlink_to", full)
         with pytest.raises(DesaError, match=r"No space left on device \(free that disk"):
             log.cell(made_cell(tmp_path / "out", "one"))
     with monkeypatch.context() as patch:

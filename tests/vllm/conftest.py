@@ -24,9 +24,8 @@ from desa_ray.engines.vllm_generator import VllmGenerator
 
 @pytest.fixture(scope="session")
 def model_home() -> Path:
-    if (
-        importlib.util.find_spec("vllm") is None
-    ):  # not imported here: the engine sets what it reads at import
+    if importlib.util.find_spec("vllm") is None:
+        # Not imported here: the engine sets what it reads at import
         pytest.skip("needs the vLLM environment: make test-vllm")
     return Path(sys.prefix) / "models"
 

@@ -152,9 +152,8 @@ def close(
         if failed < 0:
             return
         copy(reads, best)
-        for c in range(
-            seen.size
-        ):  # the first step with the condition true ends with an item of some channel c
+        for c in range(seen.size):
+            # The first step with the condition true ends with an item of some channel c
             false_at, true_at = seen[c], best[c] + 1
             while true_at - false_at > 1:
                 middle = (false_at + true_at) >> 1

@@ -49,9 +49,8 @@ from desa_ray.errors import DesaError
 FIRST_PREFIX = (
     4096  # items of each channel that are looked at first; then four times as many, and so on
 )
-SCRATCH_DOCUMENTS = (
-    1 << 24
-)  # prefixes with larger numbers are renumbered, so that scratch stays below 300 MB
+# Prefixes with larger numbers are renumbered, so that scratch stays below 300 MB
+SCRATCH_DOCUMENTS = 1 << 24
 LAST_BASE = 1 << 30  # ranks in the scratch arrays stay below 2^31
 # a larger top K is taken from the complete fusion instead of being kept sorted while reading
 SORTED_K = 256

@@ -102,11 +102,12 @@ def _read(
     """
     base = scale[BASE]
     target, low_K = np.zeros(lengths.size, np.int32), np.zeros(top.size)
+    # Typed: a literal would compile what it is passed to twice
     found, failed, checked = (
         0,
         np.int64(-1),
         np.int64(0),
-    )  # typed: a literal would compile what it is passed to twice
+    )
     while found < top.size and top[found] >= 0:
         low_K[found] = gained_by(np.int64(top[found]), ranks_NC, shares_CR, low_N, base)
         found += 1
@@ -251,9 +252,8 @@ def _clipped(given: Int32s, lengths: Int32s, scale: Int64s, target: Int32s) -> b
     clipped = False
     for c in range(given.size):
         if target[c] > given[c]:
-            read_state(
-                c, given[c] + 1, lengths, scale, target
-            )  # states are a chain: no channel gains by this
+            # States are a chain: no channel gains by this
+            read_state(c, given[c] + 1, lengths, scale, target)
             target[c] -= 1
             clipped = True
     return clipped
