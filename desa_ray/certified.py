@@ -70,8 +70,8 @@ class Certified:
 
     def __str__(self) -> str:
         reads = ", ".join(f"{n} of {name}" for name, n in self.read.items())
-        what = "the ordered top" if self.complete else "a certified beginning of"
-        text = f"{what} {len(self.documents)}, having read {reads}"
+        what = "the ordered top" if self.complete else "the certified first"
+        text = f"{what} {len(self.documents)}, after reading {reads}"
         if self.relative:
             text += f"; relative to the lists that {' and '.join(self.relative)} return"
         return text
@@ -141,12 +141,12 @@ def _checked(
     exact = [rational(weight, "weights") for weight in weights or [1] * len(channels)]
     if not channels or len(exact) != len(channels):
         what = f"{len(exact)} weights for {len(channels)} channels"
-        raise DesaError(what, where="weights", hint="give one per channel, and a channel or more")
+        raise DesaError(what, where="weights", hint="give one weight per channel")
     if min(exact) <= 0:
         raise DesaError("a weight is not above 0", where="weights", hint="leave that channel out")
     names = [channel.name for channel in channels]
     if len(set(names)) < len(names):
-        raise DesaError("two channels have one name", where="channels", hint="rename one")
+        raise DesaError("two channels have the same name", where="channels", hint="rename one")
     return constant, exact
 
 
@@ -164,12 +164,14 @@ class _Reader:
         name = self.channel.name
         found = list(self.channel.next(n))
         if len(found) > n:
-            what = f"{len(found)} documents where {n} were asked for"
-            raise DesaError(what, where=name, hint="give as many as asked for, or fewer at the end")
+            what = f"{len(found)} documents, but {n} were requested"
+            raise DesaError(
+                what, where=name, hint="return as many as requested, or fewer at the end"
+            )
         for document in found:
             if document in self.known:
                 hint = "read pages of one snapshot: a point in time, a scroll, a transaction"
-                raise DesaError(f"document {document!r} is given twice", where=name, hint=hint)
+                raise DesaError(f"document {document!r} is listed twice", where=name, hint=hint)
             self.known.add(document)
         self.ids += found
         self.ended = len(found) < n

@@ -31,7 +31,7 @@ def plain_channels(channels: Sequence[object]) -> list[Any] | None:
         return None
     if any(runs):
         where = f"channel {runs.index(True)}"
-        what = f"holds rankings of many queries, but channel {runs.index(False)} of one"
+        what = f"holds rankings of many queries, but channel {runs.index(False)} does not"
         raise DesaError(what, where=where, hint="give runs only, or rankings of one query only")
     return [
         _of_frame(channel, f"channel {number}")[None] if _is_frame(channel) else channel

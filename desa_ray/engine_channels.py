@@ -74,7 +74,7 @@ class SqliteChannel:
             ).fetchall()
         except sqlite3.Error as error:
             hint = "check table, column and query"
-            raise DesaError(f"SQLite says {error}", where=self.name, hint=hint) from None
+            raise DesaError(f"SQLite error: {error}", where=self.name, hint=hint) from None
 
     def next(self, n: int) -> Sequence[str]:
         rows = self._rows("WHERE place > ? ORDER BY place LIMIT ?", self.at, n)
@@ -130,20 +130,20 @@ class PagedChannel:
     def _page(self, n: int) -> None:
         page = self._asked(n)
         if self.seen and page.total != self.total:
-            what = f"{self.total} hits in all, then {page.total}"
+            what = f"the total changes from {self.total} to {page.total} hits"
             raise DesaError(what, where=self.name, hint=SNAPSHOT)
         self.total = page.total
         for document, score in page.hits:
             if not isinstance(document, str) or not document or math.isnan(score):
-                raise DesaError(f"{document!r} with score {score} is no hit", where=self.name)
+                raise DesaError(f"{document!r} with score {score} is not a hit", where=self.name)
             if score > self.last:
-                what = f"document {document!r} has {score}, after one with {self.last}"
+                what = f"document {document!r} has score {score}, after one with {self.last}"
                 raise DesaError(what, where=self.name, hint=SNAPSHOT)
             self.last = score
             self.held.append(document)
         self.seen, self.cursor = self.seen + len(page.hits), page.cursor
         if self.total is not None and self.seen > self.total:
-            what = f"more hits than the {self.total} that it counts"
+            what = f"more hits than its total of {self.total}"
             raise DesaError(what, where=self.name, hint=SNAPSHOT)
         if page.hits and (self.total is None or self.seen < self.total):
             return
@@ -159,7 +159,7 @@ class PagedChannel:
             except (TimeoutError, ConnectionError) as error:
                 if attempt == self.attempts:
                     what = f"no answer in {attempt} attempts: {error}"
-                    raise DesaError(what, where=self.name, hint="is the engine running?") from None
+                    raise DesaError(what, where=self.name, hint="check the engine") from None
         raise AssertionError("no attempts")
 
 
@@ -205,7 +205,7 @@ def search_after(
             pairs = [(hit["_id"], float(hit["_score"])) for hit in hits]
             return Page(pairs, hits[-1]["sort"] if hits else cursor, exact)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            what = f"the answer is not that of a search: {type(error).__name__} {error}"
+            what = f"the answer is not a search response: {type(error).__name__} {error}"
             raise DesaError(what, where=name, hint="check the url and the index") from None
 
     return PagedChannel(name, fetch, approximate)

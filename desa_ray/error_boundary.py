@@ -20,7 +20,7 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake 
 NAMES = (errno.ENAMETOOLONG, errno.ELOOP)  # of a path that the user gave
 NAME_HINT = "use another path"
 DISK_HINT = "free or fix the disk; the same command then continues"
-REPORT_HINT = "this is a fault of desa-ray: please report it with that file"
+REPORT_HINT = "this is a bug in desa-ray: please report it with that file"
 MEMORY_HINT = "free memory, or reduce the work done at once: cluster.shard_*, fewer workers"
 # Signals of the interpreter's own, not errors.
 SIGNALS = (KeyboardInterrupt, SystemExit, GeneratorExit)

@@ -43,12 +43,12 @@ def main(argv: list[str]) -> int:
         print_text(f"explained by: {explained}")
         found += findings.of_rule(evidence, explained)
     elif rule is None:
-        print_text("no rule that is known here explains the answer")
+        print_text("no known rule explains the answer")
         found += findings.shard_ranks(evidence)
     if impossible is not None:
         found.append(findings.of_impossible(evidence, impossible))
     elif rule is not None:
-        print_text(f"every rank is one that {rule.name} allows")
+        print_text(f"every rank is possible under {rule.name}")
     if arguments.qrels is not None:
         found += findings.judged(evidence, _judged(arguments))
     for own in found:
@@ -110,7 +110,7 @@ def _compared(answer: RankedAnswer, arguments: argparse.Namespace) -> list[Audit
 def _judged(arguments: argparse.Namespace) -> set[str]:
     qrels = read_qrels(arguments.qrels)
     if arguments.query is None:
-        raise DesaError("whose judgments?", where="--qrels", hint="name the query with --query")
+        raise DesaError("no query is named", where="--qrels", hint="name it with --query")
     return set(qrels.filter(query_id=arguments.query)["doc_id"])
 
 
@@ -121,16 +121,23 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="desa audit", description=__doc__)
     parser.add_argument("answer", type=Path, metavar="ANSWER", help="the fused answer")
     parser.add_argument(
-        "--legs", nargs="+", type=Path, required=True, metavar="LEG", help="what was fused"
+        "--legs",
+        nargs="+",
+        type=Path,
+        required=True,
+        metavar="LEG",
+        help="the lists that were fused",
     )
     parser.add_argument(
-        "--format", help=f"of all files: {', '.join((*FORMATS, *NEUTRAL))} (told by themselves)"
+        "--format", help=f"of all files: {', '.join((*FORMATS, *NEUTRAL))} (default: detected)"
     )
-    parser.add_argument("--query", metavar="ID", help="the query, where files hold several")
+    parser.add_argument("--query", metavar="ID", help="the query, if files hold several")
     parser.add_argument(
         "--ascending", type=split, default=[], metavar="LEG,LEG", help="legs that hold distances"
     )
-    parser.add_argument("--rule", help="a rule to hold the answer to; else one is looked for")
+    parser.add_argument(
+        "--rule", help="a rule to check the answer against (default: search for one)"
+    )
     parser.add_argument("--kappa", default="60", help="of the declared rule (60)")
     parser.add_argument("--weights", type=split, metavar="W,W", help="of the declared rule")
     parser.add_argument("--normaliser", help="of the declared rule")

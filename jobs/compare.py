@@ -71,7 +71,7 @@ def run_values(
             raise DesaError(
                 "has none of the judged queries",
                 where=f"run {name}",
-                hint="do run and qrels belong together?",
+                hint="use the qrels of this run",
             )
         retrieved = set().union(*run.values())
         if documents.isdisjoint(retrieved):

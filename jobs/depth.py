@@ -90,7 +90,7 @@ def _count(text: str, option: str = "--k") -> int:
 def _check_judged(qrels: pl.DataFrame, runs: dict[str, dict[str, list[str]]]) -> None:
     judged = set(qrels.filter(pl.col("grade") > 0)["query_id"])
     if judged.isdisjoint(set().union(*runs.values())):
-        what, hint = "judges none of the runs' queries", "do runs and qrels belong together?"
+        what, hint = "judges none of the runs' queries", "use the qrels of these runs"
         raise DesaError(what, where="--qrels", hint=hint)
 
 

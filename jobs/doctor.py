@@ -51,7 +51,9 @@ def store(root: str) -> Finding:
         where.check_writable()
     except DesaError as error:
         return failed("store", error)
-    return Finding("store", "ok", f"{where.files.shown} can be written, and each name only once")
+    return Finding(
+        "store", "ok", f"{where.files.shown} is writable, and each name can be written only once"
+    )
 
 
 def tracking(uri: str) -> Finding:

@@ -203,7 +203,7 @@ def _gc(store: Store, options: argparse.Namespace) -> int:
     gone = list(sweep_out(store, going))
     print_text(f"{len(gone)} artifacts removed, {_size(own.bytes for own in gone)} freed")
     if len(gone) < len(going):
-        note(f"{len(going) - len(gone)} were left: they came into use in the meantime")
+        note(f"{len(going) - len(gone)} were kept: they are in use now")
     return 0
 
 

@@ -188,7 +188,7 @@ def _travelling(overrides: Sequence[str], settings: SubmitConfig) -> list[str]:
         kept.append(text)
     if settings.job is not None and kept:
         raise DesaError(
-            f"follows a job and sends nothing, such as {kept[0]}",
+            f"only follows a job, so {kept[0]} cannot be sent",
             where="submit.job",
             hint="leave out one of them",
         )

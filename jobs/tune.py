@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
         )
         scored = all(own.scores[0] for draws in queries.values() for own in draws)
         if not scored and any(KINDS[rule].normaliser for rule in rules):
-            what, hint = "the sweep kept no scores", "run it with fusion=convex too"
+            what, hint = "the sweep stored no scores", "run it with fusion=convex too"
             raise DesaError(what, where=str(arguments.sweep), hint=hint)
         least = least or [Fraction(-1 if kind == "dense" else 0) for kind in kinds]
     else:
@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
     values = np.array(rows)
     if len(values) < 4:
         what = f"{len(values)} judged queries are too few to select and test"
-        raise DesaError(what, where="queries", hint="give at least four")
+        raise DesaError(what, where="queries", hint="give at least four judged queries")
     sampling = Sampling(arguments.resamples, arguments.seed)
     _answer(arguments, list(queries), variants, values, sampling)
     return 0
@@ -252,7 +252,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--qrels", type=Path, metavar="Q", help="judgments of the runs' queries")
     parser.add_argument("--sweep", type=Path, metavar="DIR", help="a sweep's or a cell's folder")
     parser.add_argument("--method", default="desa", help="the method of the sweep (desa)")
-    parser.add_argument("--dataset", help="the data set of the sweep, where it has several")
+    parser.add_argument("--dataset", help="the data set of the sweep, if it has several")
     parser.add_argument("--store", metavar="DIR", help="the sweep's store (store.root)")
     parser.add_argument(
         "--rules", type=several, default=["rrf"], metavar="R,R", help=f"of {', '.join(RULES)} (rrf)"

@@ -85,7 +85,7 @@ def _task(config: DictConfig) -> None:
         raise DesaError(
             f"none of {counted(len(rows), 'expectation')} can be checked: {listed(reasons)}",
             where="expected",
-            hint="name what is there with dataset.path= and encoder.path=",
+            hint="set dataset.path= and encoder.path= to local folders",
         )
     for reason, count in reasons.items():
         note(f"{counted(count, 'expectation')} not checked: {reason}")

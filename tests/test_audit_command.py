@@ -66,12 +66,12 @@ def test_trec_tsv_and_distances_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("{", "is no JSON"),
-        ('{"hits": 3}', "is no answer of a known engine"),
-        ('{"data": {"Get": {"A": []}}}', "holds no hit"),
+        ("{", "is not JSON"),
+        ('{"hits": 3}', "is not an answer of a known engine"),
+        ('{"data": {"Get": {"A": []}}}', "contains no hits"),
         ('[{"_relevance_score": 1}]', "hit 1 has no id"),
         ('[{"id": "a", "_relevance_score": 1}, {"id": "b"}]', "1 hits have no score"),
-        ('[{"id": "a", "_relevance_score": "x"}]', "is no number"),
+        ('[{"id": "a", "_relevance_score": "x"}]', "is not a number"),
         ("q\tx\n", "line 1 has 2 fields"),
     ],
 )

@@ -99,7 +99,7 @@ def test_sqlite_is_read_and_asked():
     assert found.documents == whole.documents
     assert sum(found.read.values()) < sum(whole.depths)
     assert max(found.read.values()) <= 72  # kappa + 2k, in pages of 4
-    with pytest.raises(DesaError, match="SQLite says"):
+    with pytest.raises(DesaError, match="SQLite error"):
         certified_search([SqliteChannel("a", connection, "gone", "id", "x")], 1)
 
 
@@ -162,7 +162,7 @@ def engine(ids, fault) -> Iterator[str]:
         ("", None),
         ("time out", None),
         ("fail", None),
-        ("repeat", "has 100.0, after one with"),
+        ("repeat", "has score 100.0, after one with"),
         ("reorder", "after one with"),
         ("drop", "the list ends after"),
     ],
@@ -182,7 +182,10 @@ def test_faults_of_pages_are_mended_or_refused(fault, what):
 
 
 def test_what_cannot_be_a_list_is_refused():
-    for ids, what in ((["x", "x"], "'x' is given twice"), (["x", "y", "z"], "where 2 were asked")):
+    for ids, what in (
+        (["x", "x"], "'x' is listed twice"),
+        (["x", "y", "z"], "but 2 were requested"),
+    ):
         channel = Plain("a", ids)
         channel.next = lambda n, ids=ids: ids
         with pytest.raises(DesaError, match=what):
@@ -191,10 +194,10 @@ def test_what_cannot_be_a_list_is_refused():
     with pytest.raises(DesaError, match="no answer in 3 attempts: late"):
         certified_search([late], 1)
     grown = PagedChannel("a", lambda cursor, n: Page([("x", 1.0)], 1, 3 if cursor else 2))
-    with pytest.raises(DesaError, match="2 hits in all, then 3"):
+    with pytest.raises(DesaError, match="the total changes from 2 to 3 hits"):
         certified_search([grown], 5)
     for settings, what in (({"k": 0}, "k is 0"), ({"kappa": -1}, "kappa is -1")):
         with pytest.raises(DesaError, match=what):
             certified_search([Plain("a", [])], **settings)
-    with pytest.raises(DesaError, match="two channels have one name"):
+    with pytest.raises(DesaError, match="two channels have the same name"):
         certified_search([Plain("a", []), Plain("a", [])])

@@ -63,7 +63,7 @@ def test_the_verb_says_why_there_are_no_depths(runs, tmp_path: Path, capsys):
     ("options", "what"),
     [
         (["--normaliser", "l2"], "rrf uses ranks only"),
-        (["--rule", "rff"], "no rule is called 'rff'"),
+        (["--rule", "rff"], "unknown rule 'rff'"),
         (["--rule", "convex"], "needs the least possible score"),
         (["--rule", "combsum", "--least", "0"], "1 least for 2 lists"),
     ],

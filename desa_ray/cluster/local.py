@@ -45,7 +45,7 @@ def token() -> str:
 
 
 class NotUp(Exception):
-    """Our own signal that a process of the new cluster died, or did not come up in time."""
+    """Our own signal that a process of the new cluster died, or did not start in time."""
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _start(cpus: int | None, folder: Path) -> OwnNode:
     try:
         return _try_to_start(cpus, folder, longer)
     except NotUp as error:
-        what = f"Ray did not start, tried twice (within {first:.0f} s and {longer:.0f} s): {error}"
+        what = f"Ray did not start in two attempts ({first:.0f} s and {longer:.0f} s): {error}"
         raise DesaError(what, where="cluster=local", hint=HINT) from None
 
 
@@ -194,7 +194,7 @@ def _patient(
                 if death := made[-1].death():
                     raise NotUp(death) from None
                 if time.monotonic() > deadline:
-                    raise NotUp(f"Ray's {what} did not come up in time") from None
+                    raise NotUp(f"Ray's {what} did not start in time") from None
             time.sleep(LOOK_S)
 
     return patient

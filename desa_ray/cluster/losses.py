@@ -64,7 +64,7 @@ def lost(worker: int, error: RayError, pool: Pool, node: str | None, kills: int)
     if not memory:
         return Lost(worker, _words(text), with_node=gone)
     has = f", which was given {pool.memory / GB:.3g} GB" if pool.memory else ""
-    what = f"memory ran out on its node under a worker of pool {pool.name}{has}"
+    what = f"memory ran out on the node of a worker of pool {pool.name}{has}"
     return Lost(worker, what, with_node=gone, memory=True)
 
 

@@ -28,7 +28,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "documents_encoded": ("Documents whose vectors were stored", ()),
     "queries_replayed": ("Queries fused and replayed, one per method, draw and kappa", ()),
     "generations": ("Generated records by outcome (valid, fallback)", ("generator", "outcome")),
-    "generation_requests": ("Requests to engines, retries included", ("generator",)),
+    "generation_requests": ("Requests to engines, including retries", ("generator",)),
     "generation_retries": (
         "Requests that were repeated because the text was not valid",
         ("generator",),
@@ -36,7 +36,7 @@ COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tokens": ("Tokens by kind (prompt, completion)", ("generator", "kind")),
     "shards": ("Shards by outcome (computed, or stored: found in the store)", ("stage", "outcome")),
     "shard_failures": ("Shards lost with their worker or its node", ("pool",)),
-    "shard_retries": ("Lost shards that were handed out again", ("pool",)),
+    "shard_retries": ("Lost shards that were assigned again", ("pool",)),
     "stages": ("Stages by outcome (computed, reused)", ("stage", "outcome")),
     "stage_seconds": (
         "Seconds that stages took from their first shard to their manifest",

@@ -64,7 +64,7 @@ class NodeWatch:
             found = str(problem)
             self.note(f"a node that joined gets no work: {problem}")
         except Exception as error:  # Ray raises what it likes where the node or the cluster goes
-            found = f"{type(error).__name__} while node {node[:8]} was looked at"
+            found = f"{type(error).__name__} while node {node[:8]} was checked"
         self._verdicts[node] = found
 
     @property

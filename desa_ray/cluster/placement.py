@@ -159,11 +159,11 @@ def held(pool: Pool, nodes: Mapping[str, Node]) -> int:
     if total < 1:
         kinds = " or ".join(sorted({_amounts(node, pool) for node in nodes.values()}))
         hint = LOWER.get(pool.name.partition(":")[0])
-        grow = "add nodes, or say what an autoscaler may add (cluster.max_nodes, cluster.node_cpus,"
+        grow = "add nodes, or set what an autoscaler may add (cluster.max_nodes, cluster.node_cpus,"
         grow += " cluster.node_gpus)"
         raise DesaError(
-            f"a worker of pool {pool.name} needs {_amounts(pool, pool)} on one node, the cluster's"
-            f" nodes have {kinds}",
+            f"a worker of pool {pool.name} needs {_amounts(pool, pool)} on one node, but the"
+            f" cluster's nodes have {kinds}",
             where="cluster",
             hint=f"{hint}, or {grow}" if hint else grow,
         )

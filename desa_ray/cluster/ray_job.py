@@ -72,7 +72,7 @@ class RayJobs:
             raise self._failed(error, "no Ray job server") from error
         if theirs != ray.__version__:
             raise DesaError(
-                f"the cluster at {address} runs Ray {theirs}, this is Ray {ray.__version__}",
+                f"the cluster at {address} runs Ray {theirs}, but this is Ray {ray.__version__}",
                 where=WHERE,
                 hint="install from the lock file that the cluster's nodes use",
             )
@@ -180,9 +180,9 @@ class RayJobs:
             )
         if code == 127:
             raise DesaError(
-                "the head node does not know the command",
+                "the command was not found on the head node",
                 where="submit.command",
-                hint="give its path there",
+                hint="give its path on the head node",
             )
         return code if code >= 0 else 128 - code
 

@@ -18,10 +18,10 @@ from desa_ray.cluster.metrics import label
 from desa_ray.locks import COUNTERS, inside
 
 GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "run_shards": ("Shards of the stages begun (left, done), and losses of shards", ("state",)),
+    "run_shards": ("Shards of started stages (left, done), and lost shards", ("state",)),
     "run_stages": ("Stages of a run (left, done)", ("state",)),
     "run_held": ("CPUs and GPUs that the workers of a run hold", ("kind",)),
-    "run_waits": ("1 while a run waits for a place of a first worker, else 0", ()),
+    "run_waits": ("1 while a run waits for capacity for a first worker, else 0", ()),
     "run_store_bytes": ("The disk of a run's store (free, total)", ("state",)),
 }
 OWNER = ("run", "user")  # labels of every one of them

@@ -63,7 +63,9 @@ def _join(address: str | None) -> None:
     where = "cluster.address"
     if address is None:
         raise DesaError(
-            "no address of the running cluster", where=where, hint="give host:port or auto"
+            "the address of the running cluster is not set",
+            where=where,
+            hint="give host:port or auto",
         )
     if address == "auto" and (other := os.environ.get(ADDRESS)):  # Ray prefers it, too
         address, where = other, ADDRESS

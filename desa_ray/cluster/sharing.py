@@ -81,13 +81,13 @@ class ClaimBoard:
         return divided(own, [seen.claim for seen in self._living()], total, self._waited())
 
     def seen(self) -> str:
-        """Who else is there, for a message: `; 2 other runs are here (anna, ben)`."""
+        """Who else uses the cluster, for a message: `; 2 other runs are active (anna, ben)`."""
         living = self._living()
         users = sorted({printable(seen.claim.user) for seen in living})
         number = len(living)
         runs = counted(number, "other run")
         verb = "is" if number == 1 else "are"
-        return f"; {runs} {verb} here ({listed(users, 5)})" if users else ""
+        return f"; {runs} {verb} active ({listed(users, 5)})" if users else ""
 
     def withdraw(self) -> None:
         """Take this run's record away."""

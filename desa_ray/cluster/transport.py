@@ -209,8 +209,8 @@ class RayTransport:
 
     def check(self) -> None:
         if (reason := self.death()) and self.shared:
-            hint = "start it again, or wait until it is there, and give the same command again:"
-            hint += " what was finished is kept"
+            hint = "restart the cluster, or wait until it is back, then rerun the same command:"
+            hint += " finished work is kept"
             raise LostCluster(f"the Ray cluster is gone: {reason}", where="cluster", hint=hint)
         if reason:
             hint = (

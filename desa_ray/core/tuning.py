@@ -128,9 +128,9 @@ def halves_verdict(found: Halves, names: Sequence[str]) -> str:
     what = f"{test.effect:+.4f} on the second half, p {test.p:.4f}"
     if test.p <= LEVEL and test.effect > 0:
         return f"use {name}: {what}"
-    ask = f", {found.needed} queries would find that" if found.needed else ""
-    least = f"{test.detectable:.4f} would have been found with probability {POWER}"
-    return f"{KEEP} ({name} is {what}; {least}{ask})"
+    ask = f", this one with {found.needed} queries" if found.needed else ""
+    least = f"an effect of {test.detectable:.4f} would have been detected with probability {POWER}"
+    return f"{KEEP} ({name}: {what}; {least}{ask})"
 
 
 def together_verdict(found: AllVariants, names: Sequence[str]) -> str:
@@ -141,9 +141,10 @@ def together_verdict(found: AllVariants, names: Sequence[str]) -> str:
         what = f"{found.effects[best]:+.4f}, p {found.adjusted[best]:.4f}"
         return f"use {names[best]}: {what}; {len(winners)} of {others} variants are better"
     best = int(np.argmax(found.effects))
-    what = f"the best of {others} variants, {names[best]}, is {found.effects[best]:+.4f}"
+    what = f"the best of {others} variants, {names[best]}: {found.effects[best]:+.4f}"
     if not best:
         return f"{KEEP} (none of {others} variants has a larger mean)"
-    ask = f", {found.needed} queries would find that" if found.needed else ""
-    least = f"{found.detectable[best]:.4f} would have been found with probability {POWER}"
+    ask = f", this one with {found.needed} queries" if found.needed else ""
+    limit = found.detectable[best]
+    least = f"an effect of {limit:.4f} would have been detected with probability {POWER}"
     return f"{KEEP} ({what}, p {found.adjusted[best]:.4f}; {least}{ask})"

@@ -123,7 +123,7 @@ def _ranks(
         there_CN[c, places] = True
     held = there_CN.sum(0)
     factors = first.made(bounds).factors
-    assert factors is not None, "a rule of means is not tuned"
+    assert factors is not None, "a rule with means cannot be tuned"
     weights_VC = np.array([[*map(float, own.weights)] for own in variants])
     scaled_VC = weights_VC / np.array([float(w) for w in first.weights])
     factor_N = np.array([float(f) for f in factors])[held]

@@ -55,7 +55,7 @@ def read_answer(
     except (OSError, UnicodeDecodeError) as error:
         raise DesaError(f"cannot be read: {error}", where=place) from None
     if form is not None and form not in (*FORMATS, *NEUTRAL):
-        raise DesaError(f"no format is called {form!r}", where="--format", hint=HINT)
+        raise DesaError(f"unknown format {form!r}", where="--format", hint=HINT)
     if form in FORMATS or (form is None and text.lstrip()[:1] in ("{", "[")):
         ids, scores, distances = _of_json(text, form, place)
         ascending = ascending or distances
@@ -64,7 +64,7 @@ def read_answer(
     else:
         ids, scores = _chosen(_of_tsv(text, place), query, place)
     if not ids:
-        raise DesaError("holds no hit", where=place, hint=HINT)
+        raise DesaError("contains no hits", where=place, hint=HINT)
     return RankedAnswer(path.stem, tuple(ids), tuple(scores), ascending)
 
 
@@ -96,14 +96,14 @@ def _of_json(text: str, form: str | None, place: str) -> tuple[list[str], list[f
     try:
         tree = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DesaError(f"is no JSON: {error}", where=place, hint=HINT) from None
+        raise DesaError(f"is not JSON: {error}", where=place, hint=HINT) from None
     for name in (form,) if form is not None else FORMATS:
         layout = _layout(name)
         hits: Any = _at(tree, layout["hits"])
         marked = form is not None or all(_at(tree, [mark]) is not None for mark in layout["marks"])
         if isinstance(hits, list) and marked:
             return _hits(cast(list[Any], hits), layout, place)
-    what = "is no answer of " + (form or "a known engine")
+    what = "is not an answer of " + (form or "a known engine")
     raise DesaError(what, where=place, hint=HINT)
 
 
@@ -132,7 +132,7 @@ def _number(value: object, place: str) -> float:
     except (TypeError, ValueError):
         number = float("nan")
     if not abs(number) < 1e100:
-        raise DesaError(f"score {str(value)[:40]!r} is no number", where=place)
+        raise DesaError(f"score {str(value)[:40]!r} is not a number", where=place)
     return number
 
 

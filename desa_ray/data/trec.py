@@ -68,7 +68,7 @@ def read_scored_run(
         DesaError: as `read_run`; a file named `.parquet`, which holds no scores.
     """
     if path.suffix == SUFFIX:
-        what, hint = "a run kept as parquet has no scores", "give a TREC run"
+        what, hint = "a run stored as parquet has no scores", "give a TREC run"
         raise DesaError(what, where=str(path), hint=hint)
     run: dict[str, list[tuple[str, float]]] = {}
     for query, (own, order) in _read(path, tell).items():

@@ -178,7 +178,7 @@ class EngineLoop(Generic[Stepped]):
     def _fail_from_now_on(self, error: BaseException) -> None:
         said = " ".join(str(error).split())[:300] or "no message"
         what = f"the engine failed: {type(error).__name__}: {said}"
-        hint = "another engine goes on where there is one; else rerun"
+        hint = "rerun, unless another engine continues"
         for running in self._running.values():
             running.answer.set_exception(EngineFailed(what, where=self.where, hint=hint))
         self._running.clear()

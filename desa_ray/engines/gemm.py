@@ -158,7 +158,7 @@ def gemm_named(scorer: str) -> Gemm:
     }
     found = ways[scorer]()
     if found is None:
-        what = f"{scorer} finds no GPU that it can use here"
-        hint = "give scorers one (cluster.scorer_gpus), install the gpu extra, or use auto or cpu"
+        what = f"{scorer} finds no GPU that it can use"
+        hint = "set cluster.scorer_gpus, install the gpu extra, or use auto or cpu"
         raise DesaError(what, where="encoder.scorer", hint=hint)
     return found

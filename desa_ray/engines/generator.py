@@ -35,7 +35,7 @@ def check_generator(config: GeneratorConfig) -> None:
         hint = "set it to a commit of the model's repository, or generator.path to a folder"
         problems.append(DesaError("not set", where="generator.revision", hint=hint))
     if config.package and config.package not in CONVERTED:
-        what = f"no model is known in the package {config.package!r}"
+        what = f"the package {config.package!r} contains no known model"
         problems.append(
             DesaError(what, where="generator.package", hint=f"choose {listed(CONVERTED)}")
         )

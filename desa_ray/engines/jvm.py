@@ -129,7 +129,8 @@ def start_jvm(java_home: str | None, heap: str) -> str:
     elif _started != settings:
         running, asked = (f"{home} with heap {size}" for home, size in (_started, settings))
         raise DesaError(
-            f"this process already runs Java of {running}, not {asked}", hint="use another process"
+            f"this process already runs Java from {running}, not {asked}",
+            hint="use another process",
         )
     return version
 

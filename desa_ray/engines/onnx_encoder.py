@@ -77,9 +77,7 @@ class OnnxEncoder:
     def _run(self, ids_BT: np.ndarray, mask_BT: np.ndarray) -> np.ndarray:
         """The hidden states of a batch, float32 [B, T, D]."""
         if self._words is not None and ids_BT.max(initial=0) >= self._words:
-            what = (
-                f"the tokenizer gives the token {ids_BT.max()}, and the weights have {self._words}"
-            )
+            what = f"the tokenizer gives token {ids_BT.max()}, but the weights have {self._words}"
             raise DesaError(
                 what,
                 where=str(self._weights),

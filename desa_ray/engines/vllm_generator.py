@@ -140,8 +140,8 @@ class VllmSteps:
 
     def _refused(self, what: str) -> DesaError:
         hint = (
-            f"raise generator.max_model_len (now {self.config.max_model_len}), as far as the model"
-            " goes"
+            f"raise generator.max_model_len (now {self.config.max_model_len}), up to the model's"
+            " limit"
         )
         return DesaError(what, where=f"generator {self.config.name}", hint=hint)
 

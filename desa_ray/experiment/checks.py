@@ -68,7 +68,7 @@ def _analyzer_problems(config: RunConfig) -> Iterator[DesaError]:
     sparse = config.sparse
     for name in ("stemmer", "stopwords"):
         if sparse.analyzer != "en" and getattr(sparse, name) is not None:
-            what = f"is of analyzer=en alone, not of {sparse.analyzer}"
+            what = f"applies only to analyzer=en, not to {sparse.analyzer}"
             hint = "leave it out, or use sparse.analyzer=en"
             yield DesaError(what, where=f"sparse.{name}", hint=hint)
 
@@ -79,11 +79,11 @@ def _scorer_problems(config: RunConfig) -> Iterator[DesaError]:
     if encoder.scorer in ("auto", "cpu"):
         return
     if encoder.scoring == "float32":
-        what = f"scorer={encoder.scorer} is of scoring=int26 alone"
+        what = f"scorer={encoder.scorer} applies only to scoring=int26"
         yield DesaError(what, where="encoder.scorer", hint="leave it out, or use int26")
     elif config.cluster.kind != "serial" and not config.cluster.scorer_gpus:
-        what = f"scorer={encoder.scorer}, but a scorer is given no GPU"
-        hint = "set cluster.scorer_gpus, to a share such as 0.25 or to 1"
+        what = f"scorer={encoder.scorer}, but scorers have no GPU"
+        hint = "set cluster.scorer_gpus to 1, or to a fraction such as 0.25"
         yield DesaError(what, where="encoder.scorer", hint=hint)
 
 

@@ -106,7 +106,7 @@ def rule_problems(config: RunConfig) -> Iterator[DesaError]:
         what = f"method {method.name} weighs its channels by confidence"
         yield DesaError(what, where="fusion.weights", hint="leave them out")
     if fusion.replay == "release" and own.fusion not in (SCORE, *FUSIONS):
-        what = f"replay 'release' is that of rrf and of score, not of {own.fusion!r}"
+        what = f"replay 'release' supports rrf and score, not {own.fusion!r}"
         yield DesaError(what, where="fusion.replay", hint="use replay=exact")
     if own.fusion == "qdrant_rrf" and fusion.kappa < 1:
         what = f"Qdrant's k is {fusion.kappa}"
@@ -128,7 +128,7 @@ def _setting_problems(own: MethodConfig, fusion: FusionConfig) -> Iterator[DesaE
             score_rule(params, weights, range(len(weights)))
         for name in ("least", "most"):
             if getattr(fusion, name) is not None and name not in _limits(own.fusion, fusion):
-                what = f"the normaliser of {own.fusion!r} takes no declared {name}"
+                what = f"the normaliser of {own.fusion!r} does not use a declared {name}"
                 yield DesaError(what, where=f"fusion.{name}", hint="leave it out")
     except DesaError as error:
         place = f"fusion.{error.where}".replace("fusion.bounds", "fusion.most")

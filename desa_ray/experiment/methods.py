@@ -220,7 +220,7 @@ def _text_problems(
         problems.append(DesaError(what, where=where, hint="leave it out"))
     if given and needed and not own:
         what = f"{given.name} replaces no prompt of {method.name}, whose channels name their own"
-        hint = f"leave it out, or name {given.name} in a method of your own"
+        hint = f"leave it out, or name {given.name} in your own method"
         problems.append(DesaError(what, where="prompt", hint=hint))
     for slot in own:
         if slot in generator.map:

@@ -20,8 +20,8 @@ KINDS = {
 }
 PAIRS = "least_pairs"
 NOTE = (
-    "totals over all lists, means over queries of draw averages; least depths exist for two whole"
-    " lists only"
+    "totals over all lists, averaged over draws, then over queries; least depths exist only for two"
+    " complete lists"
 )
 
 

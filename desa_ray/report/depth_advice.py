@@ -162,7 +162,7 @@ def windows_table(
     if unknown:
         notes.append(
             f"{unknown} of {count} queries end before their top {k} is proved: shares are [all of"
-            " them wrong, all of them right]; longer runs would tell"
+            " them wrong, all of them right]; use longer runs"
         )
     return Table(f"windows_{k}", f"{advice.case}: {count} queries", columns, rows, notes)
 
@@ -205,8 +205,8 @@ def shard_lines(advice: Advice, shards: Sequence[int]) -> list[str]:
     for count in shards:
         asked = ", ".join(f"{shard_window(L, count)} for L = {L}" for L in sorted(windows))
         lines.append(
-            f"{count} shards: ask each for {asked} (enough in 99 % of cases if documents are spread"
-            " at random; L itself is always enough), and merge before ranks are counted"
+            f"{count} shards: request {asked} from each (enough in 99 % of cases if documents are"
+            " spread at random; L itself is always enough), and merge before ranks are counted"
         )
     return lines
 

@@ -109,9 +109,9 @@ def _in_use(files: Files) -> set[str]:
     """Digests that live sweeps rely on."""
     live = [holder for holder in holders(files) if holder.live]
     if silent := [str(holder) for holder in live if holder.keys is None]:
-        hint = "wait until it has made its plan, or until it has ended"
+        hint = "wait until it has finished planning, or until it has ended"
         raise DesaError(
-            f"a running sweep has not yet said what it uses: {listed(silent)}",
+            f"a running sweep has not yet recorded what it uses: {listed(silent)}",
             where="gc",
             hint=hint,
         )

@@ -31,7 +31,7 @@ def look_at_tracking(uri: str) -> str:
         return f"a server answers at {redacted(uri)} and lists {_experiments(tracker)}"
     path = sqlite_file(uri)
     if path is not None and not path.exists():
-        return f"no database yet: the first run makes {path}"
+        return f"no database yet: the first run creates {path}"
     return f"{redacted(uri)} has the schema of MLflow {mlflow.__version__} ({_revision(uri)})"
 
 

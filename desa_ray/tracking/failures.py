@@ -85,11 +85,11 @@ def _hint(error: Exception, uri: str) -> str:
         return f"free space on {whose}"
     if "out-of-date database schema" in message:
         return (
-            "another version of MLflow made it: back it up, then run `mlflow db upgrade"
+            "it was created by another version of MLflow: back it up, then run `mlflow db upgrade"
             f" {redacted(uri)}`"
         )
     if "can't locate revision" in message:
-        return "a newer version of MLflow made it: name another with tracking.uri"
+        return "a newer version of MLflow created it: name another with tracking.uri"
     if (
         "error code 401" in message
         or "not authenticated" in message
@@ -99,7 +99,7 @@ def _hint(error: Exception, uri: str) -> str:
     if "invalid host header" in message:
         return (
             "start that server with --allowed-hosts and this name (MLFLOW_ALLOWED_HOSTS in"
-            " infra/compose/.env), or use a name that it answers to"
+            " infra/compose/.env), or use a name that it accepts"
         )
     if "error code 403" in message or "permission_denied" in message:
         return f"ask the server's owner for that permission, or {LOGIN}"

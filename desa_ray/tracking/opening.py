@@ -117,7 +117,7 @@ def _check_sqlite(uri: str) -> None:
     if file.is_dir():
         raise _refused(uri, "it is a folder", "name a file in it")
     if not file.parent.is_dir():
-        raise _refused(uri, f"there is no folder {file.parent}", "make it, or fix the address")
+        raise _refused(uri, f"there is no folder {file.parent}", "create it, or fix the address")
     if file.exists() and not file.is_file():
         raise _refused(uri, "it is not a plain file", ELSEWHERE)
     try:
@@ -136,7 +136,7 @@ def _check_sqlite(uri: str) -> None:
     except sqlite3.Error as error:
         verdict, tables = str(error), set()
     if "locked" in verdict:
-        what = f"another program holds it locked for more than {LOCK_TIMEOUT_S:g} s"
+        what = f"another program has kept it locked for more than {LOCK_TIMEOUT_S:g} s"
         raise _refused(uri, what, f"end that program; or {ELSEWHERE}")
     if "full" in verdict:
         raise _refused(

@@ -110,13 +110,16 @@ def packages(found: Mapping[str, str], lock: str, pins: Mapping[str, str]) -> Fi
         )
     if missing := [name for name in pins if name not in found]:
         return Finding(
-            "packages", "fail", f"{len(missing)} of the lock are missing: {listed(missing)}", hint
+            "packages",
+            "fail",
+            f"{len(missing)} of the lock file are missing: {listed(missing)}",
+            hint,
         )
     if others := [
         f"{name} {found[name]} (lock {pin})" for name, pin in pins.items() if found[name] != pin
     ]:
         return Finding(
-            "packages", "warn", f"{len(others)} are not the lock's: {listed(others)}", hint
+            "packages", "warn", f"{len(others)} differ from the lock file: {listed(others)}", hint
         )
     return Finding("packages", "ok", f"all {len(pins)} of requirements/{lock}.txt")
 

@@ -24,10 +24,10 @@ def group_access(folders: Mapping[str, Path]) -> Iterator[Finding]:
             continue  # of one user, or of everybody, such as /tmp
         group, mask = _group(status.st_gid), _umask()
         if not status.st_mode & stat.S_ISGID:
-            what = f"group {group} may write to {folder}, but new files get their maker's group"
+            what = f"group {group} may write to {folder}, but new files get their creator's group"
             hint = f"find {folder} -type d -exec chmod g+s {{}} +"
         elif mask & stat.S_IWGRP:
-            what = f"umask {mask:04o} keeps what you write into {folder} from group {group}"
+            what = f"umask {mask:04o} hides what you write into {folder} from group {group}"
             hint = "umask 0002 before desa, and before `ray start` on every node"
         else:
             yield Finding(f"group {name}", "ok", f"group {group} may write, umask {mask:04o}")

@@ -36,7 +36,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         ),
         (
             "desa submit -m --config-dir FOLDER method=mine,desa  # RAY_API_SERVER_ADDRESS and"
-            " DESA_HOME say where"
+            " DESA_HOME set the target"
         ),
         "desa submit submit.job=ID                            # follow a job that was sent earlier",
     ),
@@ -50,13 +50,13 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "verify": (
         (
-            "desa verify expected=scifact dataset.path=FOLDER    # exit code 1 where a number does"
-            " not hold"
+            "desa verify expected=scifact dataset.path=FOLDER    # exit code 1 if a number does"
+            " not match"
         ),
     ),
     "report": (
         (
-            "desa report                                         # the newest run or sweep below"
+            "desa report                                         # the latest run or sweep below"
             " outputs/"
         ),
         "desa report sweep=outputs/sweeps/DATE/TIME compare=paper",
@@ -68,7 +68,7 @@ SWEEPING = ("run", "plan", "submit")
 SETTINGS: Mapping[str, Sequence[str]] = {
     "run": (
         "objective=METRIC  with -m: a search with Optuna instead of a grid (docs/sweeps.md)",
-        "trials=30  how many trials it takes",
+        "trials=30  the number of trials",
     ),
     "submit": (
         "submit.address=URL  the head node's dashboard",
@@ -79,7 +79,7 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     ),
     "plan": (
         "view=table|tree  stages by kind, or what is computed from what",
-        "detail=true  every stage on a line of its own",
+        "detail=true  every stage on a separate line",
         "explain=CELL  say why the stages of a cell (counted from 0) are not stored",
     ),
     "generate": (
@@ -88,12 +88,12 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     ),
     "report": (
         "runs= sweep= records=  where records come from",
-        "report.subject=METHOD report.baselines=[A,B]  what is compared (default: what there is)",
+        "report.subject=METHOD report.baselines=[A,B]  what is compared (optional)",
         "report.families={NAME: [[A,B],..]} report.all_pairs=true  tests adjusted together",
         "primary.encoder= .generator= .kappa= .k= .n_refs= .corpus_docs=  of the main tables;",
         "  else the sweep's first value (preset=paper: kappa 60, most references)",
         "cases=N  the N queries that differ most from each baseline, by each measure",
-        "query=ID  tell one query's story",
+        "query=ID  write one query's story",
         "trec=true  write runs",
     ),
 }
@@ -105,7 +105,7 @@ def help_text(verb: str, arguments: Sequence[str] = ()) -> str:
     flags = [
         "--cfg job         print the composed configuration and stop (every setting with its value)"
     ]
-    flags.append("--config-dir DIR  a folder of your own with method/*.yaml, dataset/*.yaml, ...")
+    flags.append("--config-dir DIR  a folder with your own method/*.yaml, dataset/*.yaml, ...")
     if verb in SWEEPING:
         flags.insert(
             0, "-m                sweep: values with commas are combined, all cells are one plan"

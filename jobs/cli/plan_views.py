@@ -116,7 +116,7 @@ def totals(store: Store, stages: Sequence[Planned]) -> list[str]:
         return [*lines, "nothing is left to compute"]
     seconds = [planned.seconds for planned in left if planned.seconds is not None]
     unknown = len(left) - len(seconds)
-    more = f"; nothing like {unknown} of the stages is in this store yet" if unknown else ""
+    more = f"; {unknown} of the stages have no similar one in this store" if unknown else ""
     lines.append(
         f"time left: {_about(duration(sum(seconds))) if seconds else '?'}, one stage after"
         f" another{more}"

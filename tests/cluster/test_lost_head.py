@@ -46,7 +46,7 @@ def test_a_dead_head_is_one_line_and_the_next_cluster_goes_on(
         node.end(at_once=True)
         (line,) = [line for line in sweep.log.splitlines() if line.startswith("error")]
         assert f"its head at {head.address} has not answered for 3" in line
-        assert "give the same command again" in sweep.log
+        assert "rerun the same command" in sweep.log
         head = RayHead(folder)
         node = _node(folder, head)
         try:

@@ -128,7 +128,7 @@ def test_workers_for_which_there_is_no_memory_are_fewer(small_node, runs, tmp_pa
     assert alone.process.wait(180) != 0
     told = alone.out.read_text()
     assert "failed 2 times" in told
-    assert "memory ran out on its node under a worker of pool large" in told
+    assert "memory ran out on the node of a worker of pool large" in told
     assert not ray.is_initialized()
 
 
@@ -143,7 +143,7 @@ def test_ray_names_memory_and_so_does_the_run(tmp_path_factory, runs, tmp_path):
             run = Run(tmp_path, "anna", head.address, ("full", 1, 0, 1, 60.0), max_failures=1)
             runs.append(run)
             assert run.process.wait(180) != 0
-            assert "memory ran out on its node under a worker of pool full" in run.out.read_text()
+            assert "memory ran out on the node of a worker of pool full" in run.out.read_text()
         finally:
             node.end(at_once=True)
             head.end()

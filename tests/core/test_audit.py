@@ -102,7 +102,7 @@ def test_a_thousand_legal_answers_raise_no_alarm():
 @pytest.mark.parametrize(
     ("rule", "wanted"),
     [
-        (rrf(), "kappa 60 with ranks from 1 (k = 61 where ranks count from 0); weights 1, 1"),
+        (rrf(), "kappa 60 with ranks from 1 (k = 61 if ranks count from 0); weights 1, 1"),
         (rrf(59, (ONE / 4, 3 * ONE / 4)), "kappa 59 with ranks from 1"),
         (rule_of("log_isr", (ONE, ONE)), "log_isr"),
         (rule_of("dbsf", (ONE, ONE)), "sum of dbsf scores"),
@@ -125,7 +125,7 @@ def test_rounding_is_told():
     ids, scores = fused(rrf())
     found = explain(evidence(ids, scores=[round(s, 4) for s in scores]))
     assert found is not None
-    assert found.rounding == "scores rounded to 4 digits after the point"
+    assert found.rounding == "scores rounded to 4 digits after the decimal point"
     assert "kappa 60 " in found.formula
 
 
@@ -138,7 +138,7 @@ def test_case_1_documents_of_one_list_vanish():
     found = by_dominance(own)
     assert found is not None
     assert own.ids[found.before] in ("d04", "d20")
-    assert "has vanished" in findings.of_impossible(own, found).what
+    assert "is missing" in findings.of_impossible(own, found).what
     exact = by_rule(own, rrf(), cut=False)
     assert exact is not None
     assert own.ids[exact.before] == "d20"
@@ -188,7 +188,7 @@ def test_case_6_ids_never_meet():
     legs = ([("1", 2.0), ("2", 1.0)], [("01", 2.0), ("03", 1.0)])
     (found,) = findings.of_lists(evidence(["1", "01"], legs))
     assert (found.case, found.wrong) == (6, True)
-    assert "'1' and '01' look like one" in found.what
+    assert "'1' and '01' look like one document" in found.what
 
 
 def test_case_7_a_document_twice_in_a_leg_is_refused():
@@ -246,7 +246,7 @@ def test_case_12_ranks_are_renumbered_or_made_up():
     assert found is not None
     told = findings.of_rule(own, found)[0]
     assert (told.case, told.wrong) == (12, True)
-    assert "rank behind each list's last" in told.what
+    assert "the rank after its last" in told.what
 
 
 def test_case_13_conventions_of_score_fusion_are_told():
@@ -257,8 +257,8 @@ def test_case_13_conventions_of_score_fusion_are_told():
     assert found is not None
     told = findings.of_rule(own, found)
     assert [f.case for f in told] == [13, 13]
-    assert "lists' lengths" in told[0].what
-    assert told[1].what.startswith("a: one hit")
+    assert "lengths of the lists" in told[0].what
+    assert told[1].what.startswith("a: a single hit")
 
 
 def test_legs_that_go_on_excuse_what_they_may_hold():

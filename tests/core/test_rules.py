@@ -159,11 +159,11 @@ def test_rules_without_a_bound_say_why():
 @pytest.mark.parametrize(
     ("name", "settings", "what"),
     [
-        ("rff", {}, "no rule is called"),
+        ("rff", {}, "unknown rule"),
         ("rrf", {"normaliser": "l2"}, "uses ranks only"),
         ("convex", {"bounds": [ScoreBounds(ONE)] * 2}, "sum to 2"),
         ("combsum", {"normaliser": "theoretical"}, "needs the least possible"),
-        ("combsum", {"mean": "harmonic"}, "takes no mean"),
+        ("combsum", {"mean": "harmonic"}, "has no setting mean"),
         ("qdrant_rrf", {"kappa": Fraction(0)}, "Qdrant's k is 0"),
         ("dbsf", {"normaliser": "l2"}, "its own normaliser"),
         ("combsum", {"bounds": [ScoreBounds(ONE, ONE)] * 2}, "not below most"),
@@ -177,13 +177,13 @@ def test_what_a_rule_does_not_take_is_refused(name, settings, what):
 def test_scores_that_a_rule_does_not_take_are_refused():
     low = ScoredList([1], [-ONE])
     rule = rule_of("combmnz", (ONE,))
-    with pytest.raises(DesaError, match="no value below 0"):
+    with pytest.raises(DesaError, match="values below 0"):
         fuse(rule, [low])
     with pytest.raises(DesaError, match="beyond the declared least"):
         fuse(rule_of("convex", (ONE,), bounds=[ScoreBounds(Fraction(0))]), [low])
     with pytest.raises(DesaError, match="needs scores"):
         fuse(rule, [ScoredList([1])])
-    with pytest.raises(DesaError, match="scores rise"):
+    with pytest.raises(DesaError, match="scores increase"):
         fuse(rule, [ScoredList([1, 2], [ONE, 2 * ONE])])
 
 

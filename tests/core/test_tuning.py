@@ -131,7 +131,7 @@ def test_no_gain_keeps_the_default():
     names = [f"v{n}" for n in range(10)]
     assert found.winners == []
     assert together_verdict(found, names).startswith(KEEP)
-    assert "would have been found with probability 0.8" in together_verdict(found, names)
+    assert "would have been detected with probability 0.8" in together_verdict(found, names)
     assert found.needed is not None
     assert found.needed > 50
     values[:, 1:] = values[:, :1] - 0.1

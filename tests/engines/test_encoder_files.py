@@ -274,7 +274,7 @@ def test_a_token_that_the_weights_lack_is_named_with_both_files(folder):
     )
     loaded = load_encoder(encoder(folder), threads=1, model_home=folder / "home")
     with pytest.raises(
-        DesaError, match=f"gives the token {WORDS}, and the weights have {WORDS}"
+        DesaError, match=f"gives token {WORDS}, but the weights have {WORDS}"
     ) as refused:
         loaded.encode(["cat"])
     assert refused.value.where == str(folder / "model.safetensors")

@@ -102,7 +102,7 @@ def test_shards_hold_what_the_window_says():
     assert (spread > found).mean() <= 0.01 < (spread > found - 2).mean()
     assert shard_window(50, 1) == 50
     table = windows_table(advice_of([[1, 1]], [10]), None, [], [5])
-    assert f"ask each for {shard_window(10, 5)} for L = 10, " in "\n".join(table.notes)
+    assert f"request {shard_window(10, 5)} for L = 10, " in "\n".join(table.notes)
 
 
 def test_the_verb_writes_what_it_prints(tmp_path: Path, capsys):

@@ -90,7 +90,7 @@ def test_a_running_sweep_keeps_what_it_names_finished_or_not(store):
 
 def test_nothing_goes_while_a_sweep_makes_its_plan(store):
     with Lease.acquire(store.files, "sweep") as lease:
-        with pytest.raises(DesaError, match="has not yet said what it uses: sweep"):
+        with pytest.raises(DesaError, match="has not yet recorded what it uses: sweep"):
             judged(store, [], 0)
         lease.refer([FUSION.digest])
         assert "fusion 60" not in gone(store)

@@ -74,7 +74,7 @@ def evidence_of(
             twice = next(d for n, d in enumerate(ids) if d in ids[:n])
             where = f"{name}, query {query}" if query else name
             what = f"document {twice!r} is listed twice: its contributions would add up"
-            raise DesaError(what, where=where, hint="keep its best place")
+            raise DesaError(what, where=where, hint="keep only its best rank")
     once = list(dict.fromkeys(answer[0]))
     ids, arrays = numbered([once, *(own for _, own, _ in legs)])
     made: list[ScoredList] = []

@@ -100,7 +100,7 @@ def variants(evidence: Evidence, documents: Sequence[int]) -> Iterator[Variant]:
     ranks_NC = _ranks(legs, documents)
     lengths = np.array([len(leg.documents) for leg in legs], float)
     filled = np.where(np.isnan(ranks_NC), lengths + 1, ranks_NC)
-    odd = "absent documents were given the rank behind each list's last, instead of nothing"
+    odd = "documents absent from a list got the rank after its last, instead of no contribution"
     yield from _of_ranks(filled, odd, (60, 59, 61, 1, 2, 0))
     for place, name in enumerate(evidence.names):
         turned = list(legs)
@@ -122,7 +122,7 @@ def _of_ranks(ranks_NC: Matrix, odd: str, kappas: Sequence[int] = KAPPAS) -> Ite
     ones = np.ones(len(ranks_NC))
     for kappa in kappas:
         formula = (
-            f"reciprocal rank fusion, kappa {kappa} with ranks from 1 (k = {kappa + 1} where ranks"
+            f"reciprocal rank fusion, kappa {kappa} with ranks from 1 (k = {kappa + 1} if ranks"
             " count from 0)"
         )
         yield Variant(formula, 1 / (kappa + ranks_NC), ones, odd)
@@ -148,7 +148,7 @@ def _of_scores(evidence: Evidence, documents: Sequence[int]) -> Iterator[Variant
                 shares_NC[[place[d] for d in leg.documents], c] = [float(x) for x in values]
         except DesaError:
             continue
-        told = "scores as they are" if name == "none" else f"{whose}{name} scores"
+        told = "raw scores" if name == "none" else f"{whose}{name} scores"
         held = (~np.isnan(shares_NC)).sum(axis=1).astype(float)
         yield Variant(f"sum of {told}", shares_NC, ones)
         yield Variant(f"sum of {told} times the number of lists (combmnz)", shares_NC, held)
@@ -225,12 +225,12 @@ def _rounding(exact_A: Matrix, scores_A: Matrix, digits: int | None) -> str | No
     """How scores were rounded; None where they are not these."""
     error = float(np.abs(exact_A - scores_A).max())
     if error <= FLOAT * max(float(np.abs(scores_A).max()), 1e-30):
-        return "scores as float32 or better"
+        return "scores equal to float32 precision or better"
     if digits is None:
         return None
     step = 10.0**-digits
     if error <= 0.5001 * step and exact_A.max() - exact_A.min() >= 10 * step:
-        return f"scores rounded to {digits} digits after the point"
+        return f"scores rounded to {digits} digits after the decimal point"
     return None
 
 
@@ -250,4 +250,4 @@ def _order_only(exact_A: Matrix) -> str | None:
     slack = FLOAT * max(np.abs(exact_A).max(), 1e-30)
     if exact_A.size and (np.diff(exact_A) > slack).any():
         return None
-    return "no scores were given: the order alone agrees"
+    return "the answer has no scores: only the order agrees"

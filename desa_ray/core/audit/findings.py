@@ -1,4 +1,4 @@
-"""What an answer shows beyond its rule: faults by name, and what whoever reads it should be told.
+"""What an answer shows beyond its rule: known faults, and notes for the reader.
 
 Numbers of cases are those of the table in docs/audit.md.
 """
@@ -20,7 +20,7 @@ class AuditFinding:
     Attributes:
         case: its number in docs/audit.md.
         what: a sentence.
-        wrong: whether it is a fault; else something to know.
+        wrong: whether it is a fault; else it is a note.
     """
 
     case: int
@@ -38,10 +38,10 @@ def of_lists(evidence: Evidence, query: str | None = None) -> list[AuditFinding]
         falls = zip(leg.scores, leg.scores[1:], strict=False)
         steps = [(before < after) - (before > after) for before, after in falls]
         if any(step > 0 for step in steps):
-            what = f"{name}: scores rise with the rank; the order is believed, not the scores"
+            what = f"{name}: scores increase with the rank; the order is trusted, not the scores"
             found.append(AuditFinding(4, f"{what} (are they distances? --ascending)", False))
         elif ties := sum(step == 0 for step in steps):
-            what = f"{name}: {ties} scores equal the one before them; the ranks are believed"
+            what = f"{name}: {ties} scores equal the one before them; the ranks are trusted"
             found.append(AuditFinding(10, what, False))
     found += _physical_ties(evidence)
     found += _self(evidence, query)
@@ -56,8 +56,8 @@ def _no_overlap(evidence: Evidence) -> str:
         own = evidence.ids[document]
         other = plain.get(_plain(own))
         if other is not None:
-            return f"no document is in two legs; {other!r} and {own!r} look like one under two ids"
-    return "no document is in two legs: do they name documents in the same way?"
+            return f"no document is in two legs; {other!r} and {own!r} look like one document"
+    return "no document is in two legs: do they use the same document ids?"
 
 
 def _plain(name: str) -> str:
@@ -68,7 +68,7 @@ def _physical_ties(evidence: Evidence) -> list[AuditFinding]:
     for n, (one, two) in enumerate(zip(evidence.answer, evidence.answer[1:], strict=False)):
         if evidence.scores and evidence.scores[n] == evidence.scores[n + 1] and one > two:
             ids = f"{evidence.ids[one]!r} and {evidence.ids[two]!r}"
-            what = f"rank {n + 1}: {ids} tie and do not stand by id: ties follow something else"
+            what = f"rank {n + 1}: {ids} tie and are not ordered by id: ties follow something else"
             return [AuditFinding(8, what, False)]
     return []
 
@@ -82,7 +82,7 @@ def _self(evidence: Evidence, query: str | None) -> list[AuditFinding]:
     if own in evidence.answer and lost:
         what = (
             f"the query's own document {query!r} is in the answer and {evidence.ids[lost[0]]!r},"
-            " first of a leg, is not: the self document was dropped by position, not by id"
+            " first of a leg, is not: the query's document was dropped by position, not by id"
         )
         return [AuditFinding(5, what, True)]
     return []
@@ -96,10 +96,10 @@ def of_rule(evidence: Evidence, explanation: Explanation) -> list[AuditFinding]:
         reverse = explanation.odd.endswith("distances?")
         found.append(AuditFinding(4 if reverse else 12, explanation.odd, True))
     if "kappa 59 " in formula:
-        what = "k = 60 was counted from zero-based ranks: the kappa of the paper is 59 here"
+        what = "k = 60 was added to zero-based ranks: with ranks from 1, kappa is 59"
         found.append(AuditFinding(11, what, False))
     if any(name in formula for name in ("min_max", "z_score", "dbsf", "l2")):
-        what = "scores were normalised by whole lists: they change with the lists' lengths"
+        what = "scores were normalised over whole lists: they change with the lengths of the lists"
         found.append(AuditFinding(13, what, False))
         short = [
             name
@@ -107,7 +107,7 @@ def of_rule(evidence: Evidence, explanation: Explanation) -> list[AuditFinding]:
             if leg.scores and leg.scores[0] == leg.scores[-1]
         ]
         if short:
-            what = f"{', '.join(short)}: one hit, or equal scores, is normalised by convention"
+            what = f"{', '.join(short)}: a single hit, or equal scores, is normalised by convention"
             found.append(AuditFinding(13, what, False))
     return found
 
@@ -116,7 +116,7 @@ def of_impossible(evidence: Evidence, impossible: Impossible) -> AuditFinding:
     """An impossible rank, as a fault by its name."""
     what = f"rank {impossible.rank} is impossible: {impossible.invariant}"
     if impossible.before not in evidence.answer:
-        what += f"; {evidence.ids[impossible.before]!r} has vanished"
+        what += f"; {evidence.ids[impossible.before]!r} is missing"
     return AuditFinding(1, what, True)
 
 
@@ -161,7 +161,7 @@ def prefix(answer: Sequence[str], longer: Sequence[str]) -> list[AuditFinding]:
     """An answer that is not the head of the same query's answer at a larger limit."""
     for rank, (own, other) in enumerate(zip(answer, longer, strict=False), 1):
         if own != other:
-            what = f"rank {rank} is {own!r}, and {other!r} with a larger limit"
+            what = f"rank {rank} is {own!r}, but {other!r} with a larger limit"
             return [AuditFinding(2, what, True)]
     if len(longer) < len(answer):
         return [AuditFinding(2, "the answer with the larger limit is shorter", True)]
@@ -174,7 +174,7 @@ def pages(whole: Sequence[str], parts: Sequence[Sequence[str]]) -> list[AuditFin
     found = repeats(joined)
     for rank, (own, other) in enumerate(zip(joined, whole, strict=False), 1):
         if own != other:
-            what = f"rank {rank} of the pages is {own!r}, of the whole {other!r}"
+            what = f"rank {rank} of the pages is {own!r}, of the whole answer {other!r}"
             return [*found, AuditFinding(3, what, True)]
     return found
 
@@ -183,7 +183,8 @@ def again(answer: Sequence[str], other: Sequence[str]) -> list[AuditFinding]:
     """An answer that another order of the corpus changed."""
     for rank, (own, theirs) in enumerate(zip(answer, other, strict=False), 1):
         if own != theirs:
-            what = f"rank {rank} is {own!r} once and {theirs!r} once: ties follow physical order"
+            both = f"{own!r} in one answer, {theirs!r} in the other"
+            what = f"rank {rank} is {both}: ties follow physical order"
             return [AuditFinding(8, what, True)]
     return []
 
@@ -196,6 +197,6 @@ def judged(evidence: Evidence, known: set[str]) -> list[AuditFinding]:
     ids = {evidence.ids[d] for leg in evidence.legs for d in leg.documents}
     if all(evidence.ids[d] in known for d in evidence.answer) and ids - known:
         lost = sorted(ids - known)[0]
-        what = f"every document of the answer is judged, and {lost!r} of the legs is not"
-        found.append(AuditFinding(9, f"{what}: unjudged ones were filtered", True))
+        what = f"every document of the answer is judged, but {lost!r} of the legs is not"
+        found.append(AuditFinding(9, f"{what}: unjudged documents were filtered out", True))
     return found

@@ -52,7 +52,9 @@ def by_rule(evidence: Evidence, rule: Rule, *, cut: bool) -> Impossible | None:
         first = next((d for d in best if d not in passed), None)
         if first is not None and _above(low[first], high[document]):
             ledgers = evidence.ledger(document, shares), evidence.ledger(first, shares)
-            why = "a document with at least {:.8g} stands behind one with at most {:.8g}"
+            why = (
+                "a document with a score of at least {:.8g} is ranked below one with at most {:.8g}"
+            )
             told = why.format(float(low[first]), float(high[document]))
             return Impossible(rank, document, first, told, ledgers)
     return None
@@ -75,7 +77,7 @@ def by_dominance(evidence: Evidence) -> Impossible | None:
         for rival in sorted(rivals):
             if own and all(_better(evidence, ranks, c, rival, document) for c in own):
                 ledgers = evidence.ledger(document), evidence.ledger(rival)
-                why = "the same lists hold both, and every one has the second document above"
+                why = "the same lists contain both documents, and each ranks the second one higher"
                 return Impossible(rank, document, rival, why, ledgers)
     return None
 

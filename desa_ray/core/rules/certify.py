@@ -107,13 +107,15 @@ def _lanes(rule: Rule, lists: Sequence[ScoredList], frozen: bool) -> tuple[list[
     """What readers meet, and what every list gives every document; refuses as `certify` says."""
     reason = refusal(rule, frozen)
     if reason is not None:
-        raise DesaError(reason, where=rule.name, hint="declare what is missing or read whole lists")
+        raise DesaError(
+            reason, where=rule.name, hint="declare what is missing, or read whole lists"
+        )
     values, known = contributions_of(rule, lists)
     lanes = lanes_of(rule, lists, values)
     if rule.mean in ("geometric", "harmonic") and any(
         lane.values and not lane.least for lane in lanes
     ):
-        what = f"the {rule.mean} mean leaves out values of 0, so it jumps there"
+        what = f"the {rule.mean} mean leaves out values of 0, so it is discontinuous there"
         raise DesaError(what, where=rule.name, hint="normalise by min_max")
     return lanes, known
 

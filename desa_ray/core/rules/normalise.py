@@ -125,7 +125,7 @@ def three_sigma(scores: Scores, bounds: ScoreBounds) -> Scaling:
 def euclidean(scores: Scores, bounds: ScoreBounds) -> Scaling:
     """The score over the root of the sum of squares; 0 where all scores are 0."""
     if scores and scores[-1] < 0:
-        raise DesaError("l2 takes no score below 0", hint="use min_max or z_score")
+        raise DesaError("l2 does not accept scores below 0", hint="use min_max or z_score")
     return Scaling(Fraction(0), root(sum((s * s for s in scores), Fraction(0))))
 
 
@@ -158,7 +158,9 @@ def clipped(scores: Scores, bounds: ScoreBounds) -> Scaling:
     if not scores or scores[0] == scores[-1]:
         return Scaling(Fraction(0), Fraction(0), Fraction(1))
     if scores[0] < low or scores[-1] > high:
-        raise DesaError("no score lies within the declared bounds", hint="declare others")
+        raise DesaError(
+            "no score lies within the declared bounds", hint="declare bounds that contain scores"
+        )
     return Scaling(low, high - low, floor=FLOOR, cap=True)
 
 

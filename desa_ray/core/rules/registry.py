@@ -135,7 +135,7 @@ class Rule:
             raise DesaError(error.what, where=where, hint=error.hint) from None
         counts = self.kind.combined is combine.counted
         if counts and own.scores and scaling.exact(own.scores[-1]) < 0:
-            what = f"{self.name} takes no value below 0"
+            what = f"{self.name} does not accept values below 0"
             raise DesaError(what, where=where, hint="normalise by min_max")
         return scaling
 
@@ -162,11 +162,11 @@ class Rule:
             what = f"{self.name} needs scores"
             raise DesaError(what, where=where, hint="give ids with scores")
         if any(before < after for before, after in pairwise(own.scores)):
-            raise DesaError("scores rise", where=where, hint="give the best first")
+            raise DesaError("scores increase", where=where, hint="list the best first")
         if not own.scores:
             return
         if max(abs(own.scores[0]), abs(own.scores[-1])) > LARGEST:
-            raise DesaError("a score is beyond 1e100", where=where, hint="give scores of a search")
+            raise DesaError("a score is beyond 1e100", where=where, hint="give smaller scores")
         if self.name == "opensearch":
             return  # which clips
         for limit, beyond, score in (
@@ -175,7 +175,7 @@ class Rule:
         ):
             if beyond:
                 what = f"score {float(score)} is beyond the declared {limit}"
-                raise DesaError(what, where=where, hint="declare bounds that the scores keep")
+                raise DesaError(what, where=where, hint="declare bounds that hold for all scores")
 
 
 def rule_of(
@@ -205,12 +205,13 @@ def rule_of(
     if kind.normaliser:
         table = OPENSEARCH if name == "opensearch" else NORMALISERS
         if normaliser is not None and name in ("dbsf", "zscore"):
-            raise DesaError(f"{name} has its own normaliser", where="normaliser", hint="leave it")
+            what = f"{name} has its own normaliser"
+            raise DesaError(what, where="normaliser", hint="leave it out")
         chosen = _named(table, normaliser or kind.normaliser, "normaliser")
     elif normaliser is not None:
         raise DesaError(f"{name} uses ranks only", where="normaliser", hint="leave it out")
     if mean is not None and name != "opensearch":
-        raise DesaError(f"{name} takes no mean", where="mean", hint="use rule opensearch")
+        raise DesaError(f"{name} has no setting mean", where="mean", hint="use rule opensearch")
     combined = kind.combined
     if combined is None:
         combined = _named(MEANS, mean or "arithmetic", "mean")(weights)
@@ -223,7 +224,7 @@ def rule_of(
 def _named(table: dict[str, Named], name: str, what: str) -> Named:
     if name not in table:
         known = ", ".join(sorted(table))
-        raise DesaError(f"no {what} is called {name!r}", where=what, hint=f"use one of {known}")
+        raise DesaError(f"unknown {what} {name!r}", where=what, hint=f"use one of {known}")
     return table[name]
 
 
@@ -234,7 +235,7 @@ def _check_numbers(name: str, weights: Sequence[Fraction], kappa: Fraction) -> N
         raise DesaError("a weight is not above 0", where="weights", hint="leave that list out")
     if name == "convex" and sum(weights) != 1:
         what = f"weights of convex sum to {sum(weights)}, not to 1"
-        raise DesaError(what, where="weights", hint="such as 0.7,0.3")
+        raise DesaError(what, where="weights", hint="use weights such as 0.7,0.3")
     if name == "qdrant_rrf" and kappa < 1:
         raise DesaError(f"Qdrant's k is {kappa}", where="kappa", hint="use 1 or more")
     if KINDS[name].wants_kappa and kappa <= -1:

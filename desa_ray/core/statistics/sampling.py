@@ -40,4 +40,4 @@ class Sampling:
 
     def __str__(self) -> str:
         text = f"{self.resamples} bootstrap samples and sign flips, seed {self.seed}"
-        return f"{text}, one stream as the paper's authors" if self.scheme == "release" else text
+        return f"{text}, one random stream as in the release" if self.scheme == "release" else text
