@@ -33,6 +33,7 @@ from desa_ray.config_values import (
 )
 
 STRICT = ConfigDict(extra="forbid", strict=False)
+DEFAULT_RULE = "rrf"  # where no rule of fusion is named; records and tables leave it out
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -189,7 +190,7 @@ class MethodConfig:
     name: Name
     channels: tuple[ChannelConfig, ...]
     prompt: str | None = None
-    fusion: str = "rrf"
+    fusion: str = DEFAULT_RULE
     weighting: Literal["fixed", "confidence"] = "fixed"
     prefix: Count | None = None
 
@@ -254,7 +255,7 @@ class FusionConfig:
             itself; None for all, and 1,000 for rules of scores.
     """
 
-    rule: Name = "rrf"
+    rule: Name = DEFAULT_RULE
     kappa: Rational = Fraction(60)
     k: Count = 20
     replay: Literal["exact", "release"] = "exact"

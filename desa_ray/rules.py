@@ -8,6 +8,7 @@ from typing import Any
 from desa_ray.core.identifiers import numbered, rational
 from desa_ray.core.rules.certify import certify, refusal
 from desa_ray.core.rules.fuse import fuse, shown_score
+from desa_ray.core.rules.kinds import kind_of
 from desa_ray.core.rules.normalise import ScoreBounds
 from desa_ray.core.rules.registry import Rule, ScoredList, rule_of
 from desa_ray.errors import DesaError
@@ -96,13 +97,13 @@ def rule_from(given: str | Mapping[str, Any], lists: int) -> Rule:
         known = ", ".join(SETTINGS)
         raise DesaError(f"no rule has {unknown[0]!r}", where="rule", hint=f"use {known}")
     name = str(settings.get("name", ""))
-    share = Fraction(1, max(lists, 1)) if name == "convex" else Fraction(1)
-    weights = _numbers(settings, "weights", lists) or [share] * lists
+    equal = kind_of(name).fitted([Fraction(1)] * lists)
+    weights = _numbers(settings, "weights", lists) or equal
     least = _numbers(settings, "least", lists) or [None] * lists
     most = _numbers(settings, "most", lists) or [None] * lists
     return rule_of(
         name,
-        [share if weight is None else weight for weight in weights],
+        [own if given is None else given for given, own in zip(weights, equal, strict=True)],
         kappa=rational(settings.get("kappa", 60), "kappa"),
         normaliser=settings.get("normaliser"),
         mean=settings.get("mean"),

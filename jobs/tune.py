@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from desa_ray.config import StoreConfig
+from desa_ray.config import DEFAULT_RULE, StoreConfig
 from desa_ray.core.identifiers import numbered, rational
+from desa_ray.core.rules.kinds import ALIASES, KINDS
 from desa_ray.core.rules.normalise import ScoreBounds
-from desa_ray.core.rules.registry import KINDS
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.core.tuning import (
     AllVariants,
@@ -44,7 +44,9 @@ from .cli.console import note
 from .compare import MAX_RESAMPLES
 from .fuse import run_names
 
-RULES = tuple(sorted(set(KINDS) - {"opensearch", "weighted_rrf"}))
+RULES = tuple(
+    name for name, kind in sorted(KINDS.items()) if not kind.takes_mean and name not in ALIASES
+)
 MOST = 100_000  # variants
 SHOWN = 12
 
@@ -69,7 +71,7 @@ def main(argv: list[str]) -> int:
             arguments.sweep, arguments.method, arguments.dataset, Store(_root(arguments.store))
         )
         scored = all(own.scores[0] for draws in queries.values() for own in draws)
-        if not scored and any(KINDS[rule].normaliser for rule in rules):
+        if not scored and any(KINDS[rule].by_scores for rule in rules):
             what, hint = "the sweep stored no scores", "run it with fusion=convex too"
             raise DesaError(what, where=str(arguments.sweep), hint=hint)
         least = least or [Fraction(-1 if kind == "dense" else 0) for kind in kinds]
@@ -194,11 +196,10 @@ def _variants(
     for rule in arguments.rules:
         kind = KINDS[rule]
         own_kappas = kappas if kind.wants_kappa else kappas[:1]
-        fixed = not kind.normaliser or rule in ("dbsf", "zscore")
+        fixed = not kind.by_scores or kind.fixed_normaliser
         own_normalisers = [None] if fixed else normalisers or [None]
         for kappa, own, normaliser, depth in product(own_kappas, weights, own_normalisers, depths):
-            shares = tuple(w / sum(own) for w in own) if rule == "convex" else own
-            found.append(FusionVariant(rule, shares, kappa, normaliser, depth))
+            found.append(FusionVariant(rule, kind.fitted(own), kappa, normaliser, depth))
     if len(found) > MOST:
         raise DesaError(f"{len(found)} variants", where="variants", hint=f"at most {MOST}")
     for variant in found:
@@ -255,7 +256,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--dataset", help="the data set of the sweep, if it has several")
     parser.add_argument("--store", metavar="DIR", help="the sweep's store (store.root)")
     parser.add_argument(
-        "--rules", type=several, default=["rrf"], metavar="R,R", help=f"of {', '.join(RULES)} (rrf)"
+        "--rules",
+        type=several,
+        default=[DEFAULT_RULE],
+        metavar="R,R",
+        help=f"of {', '.join(RULES)} (rrf)",
     )
     parser.add_argument(
         "--kappa", type=several, default=["60"], metavar="C,C", help="constants of rules (60)"

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desa_ray.core.rules.held_lists import HeldList, ranked_lists, scored_lists
+from desa_ray.core.rules.kinds import KINDS
 from desa_ray.core.rules.normalise import ScoreBounds
-from desa_ray.core.rules.registry import KINDS, Rule, ScoredList, rule_of
+from desa_ray.core.rules.registry import Rule, ScoredList, rule_of
 
 NEAR = 1e-11  # relative to the largest sum
 
@@ -40,7 +41,7 @@ class FusionVariant:
 
     def made(self, bounds: Sequence[ScoreBounds]) -> Rule:
         """The rule; those of ranks get no bounds."""
-        own = bounds if KINDS[self.rule].normaliser else ()
+        own = bounds if KINDS[self.rule].by_scores else ()
         normaliser = self.normaliser
         return rule_of(self.rule, self.weights, kappa=self.kappa, normaliser=normaliser, bounds=own)
 
@@ -83,12 +84,12 @@ def query_values(
     best = np.sort(np.array([*judged.grades.values()], float))[::-1][:cutoff]
     ideal = float((best / np.log2(np.arange(2, best.size + 2))).sum())
     at = np.searchsorted(union, relevant)
-    by_scores = [variant for variant in variants if KINDS[variant.rule].normaliser]
+    by_scores = [variant for variant in variants if KINDS[variant.rule].by_scores]
     for place, own in enumerate(judged.lists if by_scores else ()):
         by_scores[0].made(bounds).check(place, ScoredList(own.tolist(), judged.scores[place]))
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, variant in enumerate(variants):
-        own = variant.weights if variant.rule == "qdrant_rrf" else None
+        own = None if KINDS[variant.rule].proportional else variant.weights
         key = variant.rule, variant.kappa, variant.normaliser, variant.depth, own
         groups.setdefault(key, []).append(place)
     for places in groups.values():

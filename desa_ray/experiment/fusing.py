@@ -7,31 +7,28 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from desa_ray.config import FusionConfig, MethodConfig, RunConfig
+from desa_ray.config import DEFAULT_RULE, FusionConfig, MethodConfig, RunConfig
 from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.core.rules.registry import KINDS
+from desa_ray.core.rules.kinds import ALIASES, KINDS
 from desa_ray.errors import DesaError, choices
 from desa_ray.experiment.methods import BY_SCORES, SCORE
 from desa_ray.stages.plugged import rule_names
 from desa_ray.stages.rule_fusion import SCORE_RULES, score_rule
 
-DEFAULT = "rrf"  # of a method that names no fusion of its own
-ALIASES = {"weighted_rrf": "rrf"}  # weights are those of channels either way
 LEAST = {"dense": "-1", "sparse": "0"}  # of a dot product of unit vectors, of BM25
-NORMALISED = {"combsum": "min_max", "combmnz": "min_max"}  # unless a normaliser is named
 OF_SCORES = ("normaliser", "mean", "least", "most")
 
 
 def with_rule(method: MethodConfig, fusion: FusionConfig) -> MethodConfig:
     """The method as it is fused: with a rule, weights and a prefix that the group gives it."""
     name = method.fusion
-    if name == DEFAULT:
+    if name == DEFAULT_RULE:
         name = ALIASES.get(fusion.rule, fusion.rule)
     given = fusion.weights or {}
     weights = [given.get(channel.kind, channel.weight) for channel in method.channels]
-    if name == "convex" and method.weighting == "fixed" and sum(weights) > 0:
-        weights = [weight / sum(weights) for weight in weights]
+    if name in KINDS and method.weighting == "fixed":
+        weights = KINDS[name].fitted(weights)
     channels = tuple(
         replace(channel, weight=weight)
         for channel, weight in zip(method.channels, weights, strict=True)
@@ -73,7 +70,7 @@ def used_kappa(method: MethodConfig, fusion: FusionConfig) -> Fraction:
 
 
 def _normaliser(name: str, fusion: FusionConfig) -> str | None:
-    return fusion.normaliser or NORMALISED.get(name)
+    return fusion.normaliser or KINDS[name].sweep_normaliser
 
 
 def _limits(name: str, fusion: FusionConfig) -> tuple[str, ...]:
@@ -98,7 +95,7 @@ def rule_problems(config: RunConfig) -> Iterator[DesaError]:
         )
         return
     own = with_rule(method, fusion)
-    if method.fusion != DEFAULT and fusion.rule not in (DEFAULT, method.fusion):
+    if method.fusion != DEFAULT_RULE and fusion.rule not in (DEFAULT_RULE, method.fusion):
         what = f"method {method.name} is fused by {method.fusion!r}, not by {fusion.rule!r}"
         yield DesaError(what, where="fusion.rule", hint="use fusion=rrf with it, or another method")
     yield from _setting_problems(own, fusion)
@@ -108,8 +105,9 @@ def rule_problems(config: RunConfig) -> Iterator[DesaError]:
     if fusion.replay == "release" and own.fusion not in (SCORE, *FUSIONS):
         what = f"replay 'release' supports rrf and score, not {own.fusion!r}"
         yield DesaError(what, where="fusion.replay", hint="use replay=exact")
-    if own.fusion == "qdrant_rrf" and fusion.kappa < 1:
-        what = f"Qdrant's k is {fusion.kappa}"
+    kind = KINDS.get(own.fusion)
+    if kind is not None and kind.small_kappa(fusion.kappa):
+        what = f"{kind.kappa_name} is {fusion.kappa}"
         yield DesaError(what, where="fusion.kappa", hint="use 1 or more: 61 is kappa 60")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from desa_ray.config import DEFAULT_RULE
 from desa_ray.engines.prompts import Prompt
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import RECORDED, given_prompt, own_prompts, prompts
@@ -37,7 +38,7 @@ NO_KEY = (
 
 # A setting that came with a later version stands where it differs from what was done before it:
 # records of both versions then agree.
-LATER = {"sparse.analyzer": "en", "fusion.rule": "rrf"}
+LATER = {"sparse.analyzer": "en", "fusion.rule": DEFAULT_RULE}
 
 
 def cell_settings(cell: Cell) -> dict[str, str]:

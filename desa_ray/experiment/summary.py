@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from desa_ray.config import DEFAULT_RULE
 from desa_ray.core.evaluation import (
     EXPONENTIAL_COLUMN,
     metric_name,
@@ -157,7 +158,7 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
     rule, reason = cell.config.fusion.rule, why_no_depths(cell.fused[0].params)
     return {
         **shown,
-        **({"rule": rule} if rule != "rrf" else {}),
+        **({"rule": rule} if rule != DEFAULT_RULE else {}),
         **({"no_depths": reason} if reason else {}),
         "ranking": cell.config.ranking,
         "n_queries": records["query_id"].n_unique(),

@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 
+from desa_ray.config import DEFAULT_RULE
 from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.report.names import LEAVES_OUT, STAND_IN
@@ -26,7 +27,7 @@ from desa_ray.types import sha256_json
 
 LABELS = ("dataset", "method", "generator", "encoder", "kappa", "k", "n_refs", "corpus_docs")
 # Settings that records name only where they are not these.
-UNNAMED = {"fusion.rule": "rrf"}
+UNNAMED = {"fusion.rule": DEFAULT_RULE}
 MEANS = (
     *("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "depth_total"),
     *("sparse_support", "dense_exhausted", "sparse_exhausted"),

@@ -16,15 +16,16 @@ from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.rules.arrays import fused_order, sorted_replay
 from desa_ray.core.rules.certify import refusal
 from desa_ray.core.rules.held_lists import scored_lists
+from desa_ray.core.rules.kinds import KINDS
 from desa_ray.core.rules.normalise import ScoreBounds
-from desa_ray.core.rules.registry import KINDS, Rule, rule_of
+from desa_ray.core.rules.registry import Rule, rule_of
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.sizes import Params
 from desa_ray.stages.fusion import FusedQuery, FusionWork, head_needed, mechanism, query_record
 from desa_ray.stages.fusion_inputs import Inputs, Numbers, Weighed
 from desa_ray.stages.score_fusion import NO_DEPTHS
 
-SCORE_RULES = tuple(name for name, kind in KINDS.items() if kind.normaliser)
+SCORE_RULES = tuple(name for name, kind in KINDS.items() if kind.by_scores)
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,17 @@ class RuleFusionWork(FusionWork):
 
 
 def score_rule(params: Params, weights: Sequence[Fraction], places: Sequence[int]) -> Rule:
-    """The rule of a fusion stage for the channels in use; convex weights are brought to a sum of 1.
+    """The rule of a fusion stage for the channels in use, its weights fitted to them.
 
     Raises:
         DesaError: as `desa_ray.core.rules.registry.rule_of`.
     """
     name, settings = params["fusion"], params["rule"]
-    if name == "convex":
-        weights = [weight / sum(weights) for weight in weights]
     bounds = [ScoreBounds(*map(_number, settings["bounds"][place])) for place in places]
     normaliser, mean = settings["normaliser"], settings["mean"]
-    return rule_of(name, weights, normaliser=normaliser, mean=mean, bounds=bounds)
+    return rule_of(
+        name, KINDS[name].fitted(weights), normaliser=normaliser, mean=mean, bounds=bounds
+    )
 
 
 def why_no_depths(params: Params) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from desa_ray.config import DEFAULT_RULE
 from desa_ray.core.evaluation import metric_name
 from desa_ray.errors import counted
 from desa_ray.experiment.listener import Listener
@@ -129,7 +130,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
     names = ("dataset", "method", "encoder", "generator", "kappa", "n_refs", "corpus_docs")
     if any("rule" in cell for cell in cells):
         names = (*names, "rule")
-        cells = [{"rule": "rrf", **cell} for cell in cells]
+        cells = [{"rule": DEFAULT_RULE, **cell} for cell in cells]
     # A column says something only where two cells that have the setting at all differ in it.
     known: dict[str, list] = {}
     for name in names:

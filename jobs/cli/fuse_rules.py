@@ -7,10 +7,12 @@ from pathlib import Path
 
 import polars as pl
 
+from desa_ray.config import DEFAULT_RULE
 from desa_ray.core.identifiers import numbered
 from desa_ray.core.rules.certify import certify, refusal
 from desa_ray.core.rules.fuse import fuse, shown_score
-from desa_ray.core.rules.registry import KINDS, MEANS, Rule, ScoredList
+from desa_ray.core.rules.kinds import ALIASES, KINDS
+from desa_ray.core.rules.registry import MEANS, Rule, ScoredList
 from desa_ray.data.trec import read_run, read_scored_run
 from desa_ray.errors import DesaError
 from desa_ray.rules import rule_from
@@ -28,7 +30,9 @@ def add_rule_options(parser: ArgumentParser) -> None:
     def numbers(text: str) -> list[str]:
         return text.split(",")
 
-    parser.add_argument("--rule", default="rrf", help=f"one of {', '.join(sorted(KINDS))} (rrf)")
+    parser.add_argument(
+        "--rule", default=DEFAULT_RULE, help=f"one of {', '.join(sorted(KINDS))} (rrf)"
+    )
     parser.add_argument("--normaliser", help="of scores: none, theoretical, bounds, min_max, ...")
     parser.add_argument("--mean", help=f"of rule opensearch: {', '.join(MEANS)}")
     parser.add_argument(
@@ -52,7 +56,7 @@ def rule_given(arguments: argparse.Namespace) -> Rule | None:
     """
     settings = {name: getattr(arguments, name) for name in ("normaliser", "mean", "least", "most")}
     named = {name: value for name, value in settings.items() if value is not None}
-    if arguments.rule in ("rrf", "weighted_rrf"):
+    if ALIASES.get(arguments.rule, arguments.rule) == DEFAULT_RULE:
         if named or arguments.full_pass:
             what = f"{arguments.rule} uses ranks only"
             raise DesaError(what, where="--rule", hint="leave out the options for scores")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from desa_ray.core.rules.fuse import fuse
+from desa_ray.core.rules.kinds import KINDS
 from desa_ray.core.rules.normalise import ScoreBounds
-from desa_ray.core.rules.registry import KINDS, ScoredList
+from desa_ray.core.rules.registry import ScoredList
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.core.tuning import (
     KEEP,

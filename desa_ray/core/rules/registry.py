@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeVar
 
 from desa_ray.core.rules import combine
 from desa_ray.core.rules.combine import Combine
+from desa_ray.core.rules.kinds import KINDS, RuleKind, kind_of, named
 from desa_ray.core.rules.normalise import (
-    NORMALISERS,
-    OPENSEARCH,
     Normaliser,
     Scaling,
     ScoreBounds,
@@ -27,8 +25,6 @@ MEANS: dict[str, Callable[[Sequence[Fraction]], Combine]] = {
     "harmonic": combine.harmonic,
 }
 LARGEST = Fraction(10) ** 100
-Named = TypeVar("Named")
-Share = Callable[[Fraction, Fraction, int], Fraction]
 
 
 @dataclass(frozen=True)
@@ -39,33 +35,6 @@ class ScoredList:
 
     documents: Sequence[int]
     scores: Sequence[Fraction] = ()
-
-
-@dataclass(frozen=True)
-class RuleKind:
-    """A family of rules: `share` makes a list's contribution of weight, kappa and rank (None: it
-    is made of scores), `combined` the combination where it is always the same.
-    """
-
-    share: Share | None
-    combined: Combine | None = combine.total
-    normaliser: str = ""
-    wants_kappa: bool = False
-
-
-KINDS = {
-    "rrf": RuleKind(lambda w, kappa, rank: w / (kappa + rank), wants_kappa=True),
-    "qdrant_rrf": RuleKind(lambda w, k, rank: w / (rank + w * (k - 1)), wants_kappa=True),
-    "isr": RuleKind(lambda w, _, rank: w / (rank * rank), combine.counted),
-    "log_isr": RuleKind(lambda w, _, rank: w / (rank * rank), combine.log_counted),
-    "convex": RuleKind(None, normaliser="theoretical"),
-    "combsum": RuleKind(None, normaliser="none"),
-    "combmnz": RuleKind(None, combine.counted, normaliser="none"),
-    "dbsf": RuleKind(None, normaliser="dbsf"),
-    "zscore": RuleKind(None, normaliser="z_score"),
-    "opensearch": RuleKind(None, None, normaliser="min_max"),
-}
-KINDS["weighted_rrf"] = KINDS["rrf"]
 
 
 @dataclass(frozen=True)
@@ -167,8 +136,8 @@ class Rule:
             return
         if max(abs(own.scores[0]), abs(own.scores[-1])) > LARGEST:
             raise DesaError("a score is beyond 1e100", where=where, hint="give smaller scores")
-        if self.name == "opensearch":
-            return  # which clips
+        if self.kind.clips:
+            return
         for limit, beyond, score in (
             ("least", bounds.least is not None and own.scores[-1] < bounds.least, own.scores[-1]),
             ("most", bounds.most is not None and own.scores[0] > bounds.most, own.scores[0]),
@@ -199,33 +168,25 @@ def rule_of(
     Raises:
         DesaError: no such rule, normaliser or mean; numbers out of range; bounds that are missing.
     """
-    kind = _named(KINDS, name, "rule")
+    kind = kind_of(name)
     _check_numbers(name, weights, kappa)
     chosen = None
-    if kind.normaliser:
-        table = OPENSEARCH if name == "opensearch" else NORMALISERS
-        if normaliser is not None and name in ("dbsf", "zscore"):
+    if kind.by_scores:
+        if normaliser is not None and kind.fixed_normaliser:
             what = f"{name} has its own normaliser"
             raise DesaError(what, where="normaliser", hint="leave it out")
-        chosen = _named(table, normaliser or kind.normaliser, "normaliser")
+        chosen = named(kind.normalisers, normaliser or kind.normaliser, "normaliser")
     elif normaliser is not None:
         raise DesaError(f"{name} uses ranks only", where="normaliser", hint="leave it out")
-    if mean is not None and name != "opensearch":
+    if mean is not None and not kind.takes_mean:
         raise DesaError(f"{name} has no setting mean", where="mean", hint="use rule opensearch")
     combined = kind.combined
     if combined is None:
-        combined = _named(MEANS, mean or "arithmetic", "mean")(weights)
+        combined = named(MEANS, mean or "arithmetic", "mean")(weights)
         mean = mean or "arithmetic"
     limits = tuple(bounds) or (ScoreBounds(),) * len(weights)
     _check_bounds(limits, chosen, len(weights))
     return Rule(name, tuple(weights), kind, kappa, chosen, limits, combined, mean or "")
-
-
-def _named(table: dict[str, Named], name: str, what: str) -> Named:
-    if name not in table:
-        known = ", ".join(sorted(table))
-        raise DesaError(f"unknown {what} {name!r}", where=what, hint=f"use one of {known}")
-    return table[name]
 
 
 def _check_numbers(name: str, weights: Sequence[Fraction], kappa: Fraction) -> None:
@@ -233,12 +194,14 @@ def _check_numbers(name: str, weights: Sequence[Fraction], kappa: Fraction) -> N
         raise DesaError("there are no lists", where="lists", hint="give at least one")
     if min(weights) <= 0:
         raise DesaError("a weight is not above 0", where="weights", hint="leave that list out")
-    if name == "convex" and sum(weights) != 1:
-        what = f"weights of convex sum to {sum(weights)}, not to 1"
+    kind = KINDS[name]
+    if kind.weights_sum_to_one and sum(weights) != 1:
+        what = f"weights of {name} sum to {sum(weights)}, not to 1"
         raise DesaError(what, where="weights", hint="use weights such as 0.7,0.3")
-    if name == "qdrant_rrf" and kappa < 1:
-        raise DesaError(f"Qdrant's k is {kappa}", where="kappa", hint="use 1 or more")
-    if KINDS[name].wants_kappa and kappa <= -1:
+    if kind.small_kappa(kappa):
+        what, hint = f"{kind.kappa_name} is {kappa}", f"use {kind.least_kappa} or more"
+        raise DesaError(what, where="kappa", hint=hint)
+    if kind.wants_kappa and kappa <= -1:
         raise DesaError(f"kappa is {kappa}", where="kappa", hint="use a value above -1")
 
 
