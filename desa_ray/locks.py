@@ -42,12 +42,12 @@ class Kind:
     setting: str = ""
 
 
-# jobs/app.py, for a verb's length
+# jobs/cli/app.py, for a verb's length
 OUTPUT = Kind("an output folder", 0.0, "hydra.run.dir (a sweep: hydra.sweep.dir)")
 OUTBOX = Kind("a sweep's log entries", 0.0, "DESA_HOME")  # tracking/outbox.py, for a sweep's length
 SEARCH = Kind("a search", 0.0, "DESA_HOME")  # experiment/search.py, for its length
 MODEL = Kind("the conversion of a model", 3600.0, "DESA_HOME")  # engines/smollm2.py
-# pipeline/kernels.py, one user's on one machine
+# stages/kernels.py, one user's on one machine
 KERNELS = Kind("the compilation of kernels", 1800.0, "DESA_HOME")
 # store/exclusive.py, one per key
 STAGE = Kind("the layout and the repair of a stored stage", 900.0, "store.root")

@@ -63,12 +63,3 @@ def path_names(names: Iterable[str], *, where: str, hint: str = HINT) -> list[st
         twice = sorted({name for name in found if found.count(name) > 1})
         raise DesaError(f"{listed(twice)} would be written twice", where=where, hint=hint)
     return found
-
-
-def path_below(path: str, *, where: str, hint: str = HINT) -> str:
-    """`path`, names divided by `/`, each of which may be part of a path; raises DesaError as
-    `path_name`.
-    """
-    for name in path.split("/"):
-        path_name(name, where=where, hint=hint)
-    return path

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from desa_ray.errors import DesaError
-from desa_ray.path_names import LIMIT, path_below, path_name, path_names, why_not
+from desa_ray.path_names import LIMIT, path_name, path_names, why_not
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,3 @@ def test_names_that_some_disk_takes_for_one_are_refused():
         path_names(["A", "a"], where="here")
     with pytest.raises(DesaError, match="here: a would be written twice"):
         path_names(["a", "b", "a"], where="here")
-
-
-def test_a_path_is_made_of_such_names():
-    assert path_below("onnx/model.onnx", where="here") == "onnx/model.onnx"
-    for path in ("../x", "/x", "a//b", "a/", "a/./b", ""):
-        with pytest.raises(DesaError, match="here: "):
-            path_below(path, where="here")

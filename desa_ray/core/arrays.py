@@ -9,7 +9,6 @@ Bools = NDArray[np.bool_]
 Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 UInt32s = NDArray[np.uint32]
-UInt64s = NDArray[np.uint64]
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 # Numbers are the kernel's own: a Python integer on the way in, a typed one within.

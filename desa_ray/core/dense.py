@@ -40,7 +40,7 @@ def residual(
 
 def anchored(query_QD: Vectors, texts_QnD: Vectors, alpha: float) -> Vectors:
     """AnchorQE: e = norm((1 - alpha) q + alpha r), r = mean of the references' vectors, not
-    renormalised (method.md section 3.2).
+    renormalised (method.md section 3.4).
 
     Args:
         query_QD: float32 [Q, D], unit vectors of the queries.

@@ -1,8 +1,8 @@
 """The operators that a channel can name, and the text sources that each of them combines (method.md
 sections 3 to 5).
 
-A new operator is an equation in `expansion` or `anchoring` and an entry here; a new method is one
-YAML file.
+A new operator is an equation in `dense`, `sparse` or a file of its own and an entry here; a new
+method is one YAML file.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ __all__ = [
 Diagnostics = dict[str, NDArray[np.float64]]
 Hits = Mapping[str, SparseHits]
 DenseFunction = Callable[[Mapping[str, Vectors]], tuple[Vectors, Diagnostics]]
-SparseFunction = Callable[[Hits], SparseHits]
+SparseFunction = Callable[..., SparseHits]
 
 
 @dataclass(frozen=True)
@@ -137,24 +137,23 @@ SHARE = {"share": Option(Fraction(0), Fraction(1))}
 
 
 def _source(name: str) -> SparseFunction:
-    """One of the lists as it is."""
-    return lambda hits: hits[name]
+    """One of the lists as it is; options are those of its terms."""
 
+    def found(hits: Hits, **_: Fraction) -> SparseHits:
+        return hits[name]
 
-def _made(name: str, equation: Callable[..., SparseHits] | None = None) -> SparseFunction:
-    """A list, or an equation of the query's list and it; options are those of its terms."""
-
-    def combined(hits: Hits, **_: Fraction) -> SparseHits:
-        return equation(hits["query"], hits[name]) if equation else hits[name]
-
-    return combined
+    return found
 
 
 def _of_lists(
     equation: Callable[[SparseHits, SparseHits], SparseHits], other: str
 ) -> SparseFunction:
-    """The equation of the query's list and another one."""
-    return lambda hits: equation(hits["query"], hits[other])
+    """The equation of the query's list and another one; options are those of the other's terms."""
+
+    def combined(hits: Hits, **_: Fraction) -> SparseHits:
+        return equation(hits["query"], hits[other])
+
+    return combined
 
 
 def _with_number(
@@ -193,7 +192,7 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
     ),
     "query2doc": SparseOperator(_source("query2doc"), ("query2doc",)),
     "mugi": SparseOperator(
-        _made("mugi"),
+        _source("mugi"),
         ("mugi",),
         {"min_repeats": Option(Fraction(0), whole=True, default=Fraction(0))},
     ),
@@ -213,8 +212,8 @@ SPARSE_OPERATORS: dict[str, SparseOperator] = {
         {"kappa": Option(Fraction(0), default=Fraction(60))},
         local=False,
     ),
-    "rm3": SparseOperator(_made("rm3"), ("rm3",), RM3),
-    "rm3_product": SparseOperator(_made("rm3", product), ("query", "rm3"), RM3),
-    "rocchio": SparseOperator(_made("rocchio"), ("rocchio",), ROCCHIO),
-    "rocchio_product": SparseOperator(_made("rocchio", product), ("query", "rocchio"), ROCCHIO),
+    "rm3": SparseOperator(_source("rm3"), ("rm3",), RM3),
+    "rm3_product": SparseOperator(_of_lists(product, "rm3"), ("query", "rm3"), RM3),
+    "rocchio": SparseOperator(_source("rocchio"), ("rocchio",), ROCCHIO),
+    "rocchio_product": SparseOperator(_of_lists(product, "rocchio"), ("query", "rocchio"), ROCCHIO),
 }

@@ -6,7 +6,6 @@ completes it nor makes its items substantive, so every output is checked here be
 built from it.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from desa_ray.errors import DesaError
-from desa_ray.types import canonical_json
 
 REFERENCES = 5
 # method.md section 2: any number after "passage" makes the same placeholder.
@@ -118,22 +116,6 @@ def check_recorded(
         len(verdict.texts) - len(distinct),
         sum(_is_placeholder(text, prompt) for text in verdict.texts),
     )
-
-
-def request_seed(
-    *,
-    protocol_version: int | str,
-    dataset: str,
-    prompt_hash: str,
-    query_id: str,
-    draw: int,
-    item: int,
-) -> int:
-    """The request seed, 0 <= seed < 2^63, which depends only on what is asked (method.md
-    section 2).
-    """
-    identity = canonical_json([protocol_version, dataset, prompt_hash, query_id, draw, item])
-    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:8], "big") & (2**63 - 1)
 
 
 def _unusable(items: Sequence[object]) -> str | None:

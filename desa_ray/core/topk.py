@@ -60,16 +60,6 @@ class TopK:
         self._limits_Q[row] = reached if count >= self.depth else EVERYTHING
         return bool(count >= 0)
 
-    def merge(self, row: int, keys: Keys) -> None:
-        """Takes in what another `TopK` kept of other documents for the query of this row."""
-        both = np.sort(np.concatenate([self._keys_QM[row, : self._counts_Q[row]], keys]))[
-            : self.depth
-        ]
-        self._keys_QM[row, : both.size] = both
-        self._counts_Q[row] = both.size
-        if both.size == self.depth:
-            self._limits_Q[row] = both[-1]
-
     def keys(self, row: int) -> Keys:
         """uint64 [min(depth, n)]: what is kept of a query, best first."""
         return np.sort(self._keys_QM[row, : self._counts_Q[row]])[: self.depth]

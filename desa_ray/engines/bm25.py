@@ -2,13 +2,15 @@
 JVM.
 
 Lucene's BM25Similarity (Lucene 10; Robertson & Zaragoza 2009 without the constant k1 + 1) scores a
-document d by
+document d by a sum over the distinct terms t of the query:
 
-    score(d) = sum over distinct query terms t of  w_t - w_t / (1 + tf(t, d) * c(d)),     w_t =
-    count(t) * idf(t), idf(t)   = ln(1 + (n - df(t) + 0.5) / (df(t) + 0.5)),        1 / c(d) = k1 *
-    (1 - b + b * length(d) / mean length),
+    score(d) = sum_t ( w_t - w_t / (1 + tf(t, d) * c(d)) )
 
-where count(t) is how often the query holds t, n is the number of documents with any term, and
+    w_t      = count(t) * idf(t)
+    idf(t)   = ln(1 + (n - df(t) + 0.5) / (df(t) + 0.5))
+    1 / c(d) = k1 * (1 - b + b * length(d) / mean length)
+
+Here count(t) is how often the query holds t, n is the number of documents with any term, and
 length(d) went through Lucene's one-byte form (`SmallFloat.intToByte4`). Everything is float32 in
 this order of operations; only the logarithm and the sum over terms are float64, and the sum is
 rounded to float32 once. method.md section 4 asks for these scores themselves: `SimpleSearcher`

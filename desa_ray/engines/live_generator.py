@@ -12,15 +12,8 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any
 
-import polars as pl
-
-from desa_ray.core.references import (
-    REFERENCES,
-    Verdict,
-    check_references,
-    check_texts,
-    request_seed,
-)
+from desa_ray.core.references import Verdict, check_references, check_texts
+from desa_ray.core.seeds import request_seed
 from desa_ray.engines.chat import (
     ChatEngine,
     Output,
@@ -28,7 +21,6 @@ from desa_ray.engines.chat import (
     SamplingSettings,
     StreamingEngine,
 )
-from desa_ray.engines.generation import generation_frame
 from desa_ray.engines.prompts import Prompt
 from desa_ray.types import canonical_json
 
@@ -41,9 +33,6 @@ FEEDBACK = (
 def texts_schema(count: int) -> Mapping[str, Any]:
     """JSON schema of an array of exactly `count` strings."""
     return {"type": "array", "items": {"type": "string"}, "minItems": count, "maxItems": count}
-
-
-REFERENCES_SCHEMA = texts_schema(REFERENCES)
 
 
 @dataclass(frozen=True)
@@ -73,34 +62,6 @@ def decoding(prompt: Prompt) -> dict[str, Any]:
     settings = {"max_new_tokens": prompt.max_new_tokens, "temperature": prompt.temperature}
     settings |= {"top_p": prompt.top_p, "top_k": prompt.top_k}
     return settings | {"structured": prompt.structured, "protocol": PROTOCOL}
-
-
-def generate_records(
-    engine: ChatEngine,
-    prompt: Prompt,
-    *,
-    generator: str,
-    dataset: str,
-    draw: int,
-    query_ids: Sequence[str],
-    query_texts: Sequence[str],
-) -> pl.DataFrame:
-    """Generates one draw of a prompt for some queries; arguments and errors as for
-    `generated_rows`.
-
-    Returns:
-        Schema `GENERATION_SCHEMA`, one row per query, in the order of query ids.
-    """
-    rows = generated_rows(
-        engine,
-        prompt,
-        generator=generator,
-        dataset=dataset,
-        draw=draw,
-        query_ids=query_ids,
-        query_texts=query_texts,
-    )
-    return generation_frame([row.fields for row in rows])
 
 
 def generated_rows(

@@ -87,7 +87,7 @@ class Lucene:
         Args:
             texts: document texts by number; read once, so a generator serves. Texts that Java calls
                 blank never reach Lucene, texts without a term reach it without effect: both keep
-                their number and are counted in `Postings.documents_without_terms`.
+                their number.
             scratch: an existing folder with space for the index (about half the text); left as it
                 was.
             analyzer: a name that `desa_ray.engines.analysis` makes.

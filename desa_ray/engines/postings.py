@@ -80,13 +80,6 @@ class Postings:
     def n_terms(self) -> int:
         return len(self.indptr) - 1
 
-    @property
-    def documents_without_terms(self) -> int:
-        """How many documents no query can ever match: empty text, or nothing but stopwords and
-        punctuation.
-        """
-        return self.n_documents - self.doc_count
-
     def term(self, index: int) -> bytes:
         """UTF-8 bytes of the term at `index` (0..T-1)."""
         return self.terms[self.term_offsets[index] : self.term_offsets[index + 1]].tobytes()

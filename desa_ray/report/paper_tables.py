@@ -1,5 +1,5 @@
-"""The paper's further tables: `desa report preset=paper` (method.md sections 10
-and 13).
+"""The paper's further tables: `desa report preset=paper` (method.md sections 10 and
+13).
 
 Macro means with intervals, DESA's gains over Shared, each data set's changes from Original, and the
 macros of the sets on which the method was developed and of those that were held out.

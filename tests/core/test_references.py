@@ -10,8 +10,8 @@ from desa_ray.core.references import (
     check_recorded,
     check_references,
     check_texts,
-    request_seed,
 )
+from desa_ray.core.seeds import request_seed
 from desa_ray.errors import DesaError
 
 SYSTEM = "You return exactly five concise passages.\n\nDo not output Markdown or any other text."

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from desa_ray.core.references import request_seed
+from desa_ray.core.seeds import request_seed
 from desa_ray.engines.chat import Output, Request
 from desa_ray.engines.generation import GENERATION_SCHEMA
 from desa_ray.engines.live_generator import (
     FEEDBACK,
     PROTOCOL,
-    REFERENCES_SCHEMA,
     decoding,
-    generate_records,
+    texts_schema,
 )
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.types import canonical_json, sha256_json
+from tests.generated import generate_records
 
 FIVE = ["alpha one", "beta two", "gamma three", "delta four", "epsilon five"]
 GOOD = json.dumps(FIVE)
@@ -120,7 +120,7 @@ def test_the_retry_keeps_seed_and_constraint_and_adds_output():
     run(engine)
     [[first], [again]] = engine.calls
     assert again.seed == first.seed
-    assert again.schema == first.schema == REFERENCES_SCHEMA
+    assert again.schema == first.schema == texts_schema(5)
     assert again.sampling == first.sampling
     feedback = FEEDBACK.format(reason="item 2 is a duplicate of item 1")
     turns = [{"role": "assistant", "content": BAD}, {"role": "user", "content": feedback}]

@@ -25,10 +25,11 @@ from chat_server import (
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.generator import load_generator
-from desa_ray.engines.live_generator import REFERENCES_SCHEMA, generate_records
+from desa_ray.engines.live_generator import texts_schema
 from desa_ray.engines.openai_generator import OpenAIGenerator
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.errors import DesaError
+from tests.generated import generate_records
 
 KEY = "sk-very-secret-123"
 SAMPLING = SamplingSettings(max_new_tokens=9, temperature=0.7, top_p=0.9, top_k=20)
@@ -249,7 +250,7 @@ def test_one_final_refusal_ends_the_call_without_waiting():
 
 def test_the_request_says_all_that_decides_the_text():
     with chat_server() as server:
-        OpenAIGenerator(config(server.url)).generate([ask(1, schema=REFERENCES_SCHEMA)])
+        OpenAIGenerator(config(server.url)).generate([ask(1, schema=texts_schema(5))])
         plain = OpenAIGenerator(config(server.url + "/", extended_sampling=False))
         plain.generate([ask(2)])
     (path, _, full), (_, _, lean) = server.requests
@@ -266,7 +267,7 @@ def test_the_request_says_all_that_decides_the_text():
         "repetition_penalty": 1.0,
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "output", "strict": True, "schema": dict(REFERENCES_SCHEMA)},
+            "json_schema": {"name": "output", "strict": True, "schema": dict(texts_schema(5))},
         },
     }
     assert set(lean) == {"model", "messages", "seed", "max_tokens", "temperature", "top_p"}

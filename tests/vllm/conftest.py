@@ -17,9 +17,9 @@ from vllm_setting import CONF, PROMPT, QUERIES
 
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines.generator_files import find_generator
-from desa_ray.engines.live_generator import generate_records
 from desa_ray.engines.prompts import Prompt
 from desa_ray.engines.vllm_generator import VllmGenerator
+from tests.generated import generate_records
 
 
 @pytest.fixture(scope="session")

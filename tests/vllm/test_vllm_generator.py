@@ -18,10 +18,10 @@ from vllm_setting import CONF, PROMPT
 from desa_ray.core.references import check_references
 from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.generation import GENERATION_SCHEMA
-from desa_ray.engines.live_generator import generate_records
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.engines.smollm2 import FOLDER, RECORD, smollm2_folder
 from desa_ray.errors import DesaError
+from tests.generated import generate_records
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("engine")]
 

@@ -29,7 +29,8 @@ from pydantic import TypeAdapter
 from desa_ray.config import GeneratorConfig
 from desa_ray.engines import vllm_generator
 from desa_ray.engines.generator import load_generator
-from desa_ray.engines.live_generator import generate_records
+from desa_ray.engines.generation import generation_frame
+from desa_ray.engines.live_generator import generated_rows
 from desa_ray.engines.prompts import load_prompt
 from desa_ray.errors import DesaError
 
@@ -60,8 +61,9 @@ def main(conf, home, changes, watched, query):
     steps._output = noted
     prompt = replace(load_prompt("references"), max_new_tokens=24)
     for draw in (0, 1):
-        rows = generate_records(engine, prompt, generator="smollm2", dataset="demo", draw=draw,
-                                query_ids=["a"], query_texts=[query])
+        found = generated_rows(engine, prompt, generator="smollm2", dataset="demo", draw=draw,
+                               query_ids=["a"], query_texts=[query])
+        rows = generation_frame([row.fields for row in found])
     children = psutil.Process().children()
     workers = [child.pid for child in children if child.name().startswith("VLLM::Worker")]
     # one more of the group, which notices nothing

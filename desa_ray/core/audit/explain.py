@@ -7,7 +7,7 @@ last one.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -45,14 +45,12 @@ class Explanation:
         weights: by leg, up to what the scores tell.
         rounding: how scores differ from exact ones.
         odd: what is wrong with the rule, or "".
-        predicted: by document, its score.
     """
 
     formula: str
     weights: tuple[float, ...]
     rounding: str
     odd: str
-    predicted: dict[int, float] = field(repr=False)
 
     def __str__(self) -> str:
         weights = ", ".join(f"{w:.6g}" for w in self.weights)
@@ -198,8 +196,7 @@ def _fitted(
         if cut and left.size and left.max() > own_A.min() + max(slack, _step(rounding, digits)):
             continue
         shown = given if not variant.fixed else np.ones(legs)
-        found = dict(zip(documents, predicted_N.tolist(), strict=True))
-        return Explanation(variant.formula, tuple(shown.tolist()), rounding, variant.odd, found)
+        return Explanation(variant.formula, tuple(shown.tolist()), rounding, variant.odd)
     return None
 
 

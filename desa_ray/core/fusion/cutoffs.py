@@ -35,8 +35,8 @@ def prefix_tops(
     """The first k documents of the fused prefixes, one int32 array of at most k numbers a cutoff.
 
     Args:
-        order: the fusion, such as `desa_ray.core.fusion.fuse_order`; takes channels, weights, kappa
-            and k.
+        order: the fusion, such as `desa_ray.core.fusion.rrf.fuse_order`; takes channels, weights,
+            kappa and k.
         channels, weights, kappa: as for a complete fusion.
         cutoffs: prefix lengths L >= 1, in any order.
     """

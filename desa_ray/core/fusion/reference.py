@@ -30,7 +30,7 @@ def unread_bound(weight: Fraction, kappa: Fraction, read: int) -> Fraction:
 def fuse_order(
     channels: Lists, weights: Sequence[Fraction], kappa: Fraction, m: int
 ) -> NDArray[np.int32]:
-    """As `desa_ray.core.fusion.fuse_order`, for checked arguments."""
+    """As `desa_ray.core.fusion.rrf.fuse_order`, for checked arguments."""
     scores: dict[int, Fraction] = {}
     for c, (channel, weight) in enumerate(zip(channels, weights, strict=True)):
         if len(set(channel.tolist())) < channel.size or channel.min(initial=0) < 0:

@@ -79,7 +79,7 @@ def paired_outcomes(strata: Sequence[np.ndarray], sampling: Sampling = DEFAULT) 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's step-down adjustment of one family, in the given order: the running maximum of
-    p_(i) (m - i + 1), at most 1.
+    p_(i) (m - i + 1), at most 1 (method.md section 10.2).
 
     Source: Holm (1979), "A simple sequentially rejective multiple test procedure".
     """
