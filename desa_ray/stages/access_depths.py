@@ -21,10 +21,10 @@ from desa_ray.core.fusion.cutoffs import cut
 from desa_ray.core.fusion.rrf import rank_matrix
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, shards_of
 from desa_ray.stages.counted_fusion import counted_ranks
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
-from desa_ray.stages.ranking import queries_in
+from desa_ray.stages.query_shards import QueryShards
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
@@ -55,15 +55,8 @@ def check_access_depths(config: RunConfig) -> list[DesaError]:
 
 
 @dataclass(frozen=True)
-class AccessDepthsWork(Work):
+class AccessDepthsWork(QueryShards):
     """One row per query. Inputs: those of the fusion."""
-
-    pool: Pool
-    shard_queries: int
-    unit = "queries"
-
-    def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(queries_in(stage), self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "depths-{}.parquet")
@@ -84,12 +77,6 @@ class AccessDepthsWork(Work):
     def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
         queries = rows["queries"]
         return Size(queries, queries * rows["corpus"] * len(params["channels"]), queries)
-
-    def plan_group(self, stage: Stage) -> str:
-        return ""
-
-    def shard_rows(self, rows: Rows) -> int:
-        return self.shard_queries
 
 
 def _depths(inputs: Inputs, row: int) -> dict[str, Any]:

@@ -103,8 +103,8 @@ def counted_plan(
 class CountedFusionWork(FusionWork):
     """As `FusionWork`, from prefix stages and `counts:NAME` instead of ranking stages."""
 
-    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[FusedQuery]:
-        return [_fused(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
+    def fuse_one(self, inputs: Inputs, row: int, query: str) -> FusedQuery:
+        return _fused(inputs, row, query)
 
     def worker_bytes(self, stage: Stage, queries: int) -> int | None:
         return None

@@ -25,11 +25,11 @@ from desa_ray.stages.dense_ranking import dense_queries, dense_scores
 from desa_ray.stages.ranking import ChannelWork, own_documents, ranking_size
 from desa_ray.stages.score_layout import (
     BLOCK_QUERIES,
+    SparseShards,
     block_of,
     document_ranges,
     group_shards,
     groups_and_blocks,
-    sparse_layout,
 )
 from desa_ray.stages.sparse_ranking import sparse_hits, sparse_hits_of, without
 from desa_ray.stages.worker_cache import WorkerCache
@@ -122,23 +122,16 @@ class DenseCountsWork(CountsWork):
 
 
 @dataclass(frozen=True)
-class SparseCountsWork(CountsWork):
+class SparseCountsWork(CountsWork, SparseShards):
     """BM25 lists of each text source once more, range by range, and the operator; the documents
     asked for are scored from their own postings. `original`, a head of the Original ranking, where
     the support that is left of it is wanted. Where postings are kept in ranges, one shard per group
     of ranges and block of queries, whose `counts-*.parquet` are summed by `finish`.
     """
 
-    pool: Pool
-    shard_queries: int
-
-    def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return sparse_layout(stage, self.shard_queries)
-
-    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        if "groups" not in layout:
-            return self.ranked_shards(layout)
-        return group_shards(layout, lambda group, block: [_part(group, block)])
+    @staticmethod
+    def group_part(group: int, block: int) -> str:
+        return f"counts-{group:05d}-{block:05d}.parquet"
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         layout = stage.stored_layout()
@@ -156,20 +149,16 @@ class SparseCountsWork(CountsWork):
                 _write(stage, block, *_summed(stage, layout, number))
         return self.finished(stage, layout)
 
-    def shard_rows(self, rows: Rows) -> int:
-        return self.shard_queries
-
-
-def _part(group: int, block: int) -> str:
-    return f"counts-{group:05d}-{block:05d}.parquet"
-
 
 def _summed(
     stage: Stage, layout: Mapping[str, Any], block: int
 ) -> tuple[list[np.ndarray], list[np.ndarray], list[int | None]]:
     """Documents, ranks and support of a block of queries, from the counts of all groups."""
     groups = range(len(layout["groups"]) - 1)
-    parts = [read_table(stage.artifact, _part(group, block), COUNTS) for group in groups]
+    parts = [
+        read_table(stage.artifact, SparseCountsWork.group_part(group, block), COUNTS)
+        for group in groups
+    ]
     docs = [own.to_numpy() for own in parts[0]["docs"]]
     ranks: list[np.ndarray] = []
     shared: list[int | None] = []

@@ -17,9 +17,10 @@ from desa_ray.core.feedback import FEEDBACK, FeedbackDocument
 from desa_ray.core.ranking import sparse_order
 from desa_ray.engines.ranged_postings import RangedPostings
 from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Shard, Stage, shards_of
 from desa_ray.stages.postings import bm25_of
-from desa_ray.stages.ranking import options, own_documents, queries_in
+from desa_ray.stages.query_shards import QueryShards
+from desa_ray.stages.ranking import options, own_documents
 from desa_ray.stages.terms import read_terms
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import RowHasher
@@ -31,19 +32,12 @@ BLOCK = 1 << 22  # entries of postings that are looked at together
 
 
 @dataclass(frozen=True)
-class FeedbackWork(Work):
+class FeedbackWork(QueryShards):
     """BM25 of the query, terms of its best documents, weights.
 
     Inputs: `queries`, `query` (the query's terms), `postings`, and `corpus` where a query's own
     document is left out.
     """
-
-    pool: Pool
-    shard_queries: int
-    unit = "queries"
-
-    def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(queries_in(stage), self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "part-{}.parquet")
@@ -86,12 +80,6 @@ class FeedbackWork(Work):
     @classmethod
     def similarity(cls, params: Params) -> tuple[Any, ...]:
         return (params.get("model"),)
-
-    def plan_group(self, stage: Stage) -> str:
-        return ""
-
-    def shard_rows(self, rows: Rows) -> int:
-        return self.shard_queries
 
 
 def terms_of(postings: RangedPostings, docs: np.ndarray) -> dict[int, dict[str, int]]:

@@ -26,6 +26,7 @@ from desa_ray.stages.fusion_inputs import Inputs, Numbers, Weighed
 from desa_ray.stages.plugged import rule_of
 from desa_ray.stages.ranking import queries_in
 from desa_ray.stages.worker_cache import WorkerCache
+from desa_ray.store.artifacts import Artifact
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
 from desa_ray.types import sha256_json
@@ -101,55 +102,20 @@ class FusionWork(Work):
         return shards_of(layout, "run-{}.parquet", "part-{}.parquet")
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
-        params = stage.params
         inputs = Inputs(engine, stage)
-        rows = range(shard.start, shard.stop)
         queries = inputs.queries[shard.start : shard.stop]
-        fused = self.fuse(inputs, rows, queries)
-        needed = depth_needed(params["measures"])
-        names = iter(
-            inputs.names(
-                [own for one in fused for own in (one.replayed.topk, one.head[:needed], *one.tops)]
-            )
-        )
-        records: list[dict[str, Any]] = []
-        heads: dict[str, list[str]] = {}
-        cut_tops: list[list[list[str]]] = []  # per query, per cutoff
-        for query, one in zip(queries, fused, strict=True):
-            same = np.array_equal(one.head[: one.replayed.topk.size], one.replayed.topk)
-            assert same, f"certified and complete top differ for query {query}"
-            top, heads[query] = next(names), next(names)
-            cut_tops.append([next(names) for _ in one.tops])
-            records.append(
-                {**one.record, "top": top, "cut_same_top": [own == top for own in cut_tops[-1]]}
-            )
-        grades = {query: inputs.grades[query] for query in queries if query in inputs.grades}
-        values = scored(grades, heads, params["measures"])
-        cut_values = cut_scores(queries, cut_tops, grades)
-        for record, of_cutoffs in zip(records, cut_values, strict=True):
-            query = record["query_id"]
-            record |= {
-                metric_name(measure): values.get((query, measure)) for measure in params["measures"]
-            }
-            record |= of_cutoffs
-        schema = fused_schema(params["measures"])
-        columns: dict[str, list] = {}
-        for name in schema:
-            columns[name] = [record.get(name) for record in records]
-        frame = frame_of(columns, schema)
-        docs = inputs.listed([one.head[: params["run_depth"]] for one in fused])
-        write_table(
-            stage.artifact,
-            shard.parts[0],
-            pl.DataFrame({"query_id": queries, "docs": docs}, RUN),
-            RUN,
-        )
-        write_table(stage.artifact, shard.parts[1], frame, schema)
+        fused = self.fuse(inputs, range(shard.start, shard.stop), queries)
+        _write(inputs, stage.artifact, shard, fused, _evaluated(inputs, queries, fused))
 
     def fuse(
-        self, inputs: "Inputs", rows: Sequence[int], queries: Sequence[str]
+        self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]
     ) -> list["FusedQuery"]:
-        return [_fuse(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
+        """The queries of a shard, one after the other."""
+        return [self.fuse_one(inputs, *own) for own in zip(rows, queries, strict=True)]
+
+    def fuse_one(self, inputs: Inputs, row: int, query: str) -> "FusedQuery":
+        """One query, from complete rankings."""
+        return _fuse(inputs, row, query)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         table = read_fused(stage)
@@ -236,6 +202,53 @@ class FusedQuery:
     replayed: Replay
     head: Numbers
     tops: list[Numbers]
+
+
+def _evaluated(
+    inputs: Inputs, queries: Sequence[str], fused: Sequence[FusedQuery]
+) -> list[dict[str, Any]]:
+    """The records of fused queries, with the ids of their tops and all measures."""
+    measures = inputs.params["measures"]
+    needed = depth_needed(measures)
+    orders: list[Numbers] = []
+    for one in fused:
+        orders += [one.replayed.topk, one.head[:needed], *one.tops]
+    names = iter(inputs.names(orders))
+    records: list[dict[str, Any]] = []
+    heads: dict[str, list[str]] = {}
+    cut_tops: list[list[list[str]]] = []  # per query, per cutoff
+    for query, one in zip(queries, fused, strict=True):
+        same = np.array_equal(one.head[: one.replayed.topk.size], one.replayed.topk)
+        assert same, f"certified and complete top differ for query {query}"
+        top, heads[query] = next(names), next(names)
+        cut_tops.append([next(names) for _ in one.tops])
+        same_top = [own == top for own in cut_tops[-1]]
+        records.append({**one.record, "top": top, "cut_same_top": same_top})
+    grades = {query: inputs.grades[query] for query in queries if query in inputs.grades}
+    values = scored(grades, heads, measures)
+    for record, of_cutoffs in zip(records, cut_scores(queries, cut_tops, grades), strict=True):
+        query = record["query_id"]
+        record |= {metric_name(measure): values.get((query, measure)) for measure in measures}
+        record |= of_cutoffs
+    return records
+
+
+def _write(
+    inputs: Inputs,
+    artifact: Artifact,
+    shard: Shard,
+    fused: Sequence[FusedQuery],
+    records: Sequence[Mapping[str, Any]],
+) -> None:
+    """The two parts of a shard: the top of the fused run, and records."""
+    docs = inputs.listed([one.head[: inputs.params["run_depth"]] for one in fused])
+    run = pl.DataFrame({"query_id": [one["query_id"] for one in records], "docs": docs}, RUN)
+    write_table(artifact, shard.parts[0], run, RUN)
+    schema = fused_schema(inputs.params["measures"])
+    columns: dict[str, list] = {}
+    for name in schema:
+        columns[name] = [record.get(name) for record in records]
+    write_table(artifact, shard.parts[1], frame_of(columns, schema), schema)
 
 
 def _fuse(inputs: Inputs, row: int, query: str) -> FusedQuery:

@@ -23,7 +23,7 @@ import polars as pl
 
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.topk import Keys, TopK, best_hits, documents_of, scores_of
-from desa_ray.pipeline.sizes import Params, Rows
+from desa_ray.pipeline.sizes import Params
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, shards_of
 from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.dense_ranking import corpus_size, dense_queries, dense_scores
@@ -35,11 +35,11 @@ from desa_ray.stages.ranking import (
     write_ranked,
 )
 from desa_ray.stages.score_layout import (
+    SparseShards,
     block_of,
     document_ranges,
     group_shards,
     groups_and_blocks,
-    sparse_layout,
 )
 from desa_ray.stages.sparse_ranking import corpus_size as documents
 from desa_ray.stages.sparse_ranking import sparse_hits, without
@@ -57,6 +57,10 @@ class PrefixWork(ChannelWork):
     @classmethod
     def similarity(cls, params: Params) -> tuple[Any, ...]:
         return params.get("depth"), params.get("operator")
+
+    def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        """The parts by query, merged where there are groups."""
+        return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
     @abstractmethod
     def prefixes(
@@ -86,10 +90,6 @@ class DensePrefixWork(PrefixWork):
             return [f"keys-{group:05d}-{block:05d}.npy", *angles]
 
         return group_shards(layout, parts)
-
-    def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        """The merged parts, by query."""
-        return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         artifact = stage.artifact
@@ -177,26 +177,15 @@ def dense_best(
 
 
 @dataclass(frozen=True)
-class SparsePrefixWork(PrefixWork):
+class SparsePrefixWork(PrefixWork, SparseShards):
     """BM25 lists of each text source, operator, selection. Parts as a ranking's; where postings are
     kept in ranges, one shard per group of ranges and block of queries, whose `runs-*.parquet` are
     merged by `finish`.
     """
 
-    pool: Pool
-    shard_queries: int
-
-    def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return sparse_layout(stage, self.shard_queries)
-
-    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        if "groups" not in layout:
-            return self.ranked_shards(layout)
-        return group_shards(layout, lambda group, block: [run_part(group, block)])
-
-    def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
-        """The parts by query, merged where there are groups."""
-        return shards_of(layout, "docs-{}.npy", "queries-{}.parquet")
+    @staticmethod
+    def group_part(group: int, block: int) -> str:
+        return f"runs-{group:05d}-{block:05d}.parquet"
 
     def run(self, engine: WorkerCache, stage: Stage, shard: Shard) -> None:
         layout, depth = stage.stored_layout(), stage.params["depth"]
@@ -223,23 +212,19 @@ class SparsePrefixWork(PrefixWork):
                 write_ranked(stage.artifact, block.parts, _merged(stage, layout, number))
         return finish_ranked(stage.artifact, blocks)
 
-    def shard_rows(self, rows: Rows) -> int:
-        return self.shard_queries
-
     def prefixes(
         self, engine: WorkerCache, stage: Stage, rows: Sequence[int], depth: int
     ) -> list[np.ndarray]:
         return [sparse_best(engine, stage, row, depth)[0] for row in rows]
 
 
-def run_part(group: int, block: int) -> str:
-    return f"runs-{group:05d}-{block:05d}.parquet"
-
-
 def _merged(stage: Stage, layout: Mapping[str, Any], block: int) -> list[RankedQuery]:
     """The prefixes of a block of queries, from the runs of all groups."""
     groups = range(len(layout["groups"]) - 1)
-    runs = [read_table(stage.artifact, run_part(group, block), RUNS) for group in groups]
+    runs = [
+        read_table(stage.artifact, SparsePrefixWork.group_part(group, block), RUNS)
+        for group in groups
+    ]
     ranked: list[RankedQuery] = []
     for row in range(runs[0].height):
         docs = np.concatenate([run["docs"][row].to_numpy() for run in runs])

@@ -32,8 +32,8 @@ SCORE_RULES = tuple(name for name, kind in KINDS.items() if kind.by_scores)
 class RuleFusionWork(FusionWork):
     """As `FusionWork`, by scores; needs `scores:NAME` of every channel."""
 
-    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[FusedQuery]:
-        return [_fused(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
+    def fuse_one(self, inputs: Inputs, row: int, query: str) -> FusedQuery:
+        return _fused(inputs, row, query)
 
 
 def score_rule(params: Params, weights: Sequence[Fraction], places: Sequence[int]) -> Rule:

@@ -3,7 +3,6 @@
 It takes only lengths and support from rankings, complete or not; the fused lists are the same.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -28,8 +27,8 @@ NO_DEPTHS = (
 class ScoreFusionWork(FusionWork):
     """As `FusionWork`, by scores; needs `scores:NAME` of every channel."""
 
-    def fuse(self, inputs: Inputs, rows: Sequence[int], queries: Sequence[str]) -> list[FusedQuery]:
-        return [_fused(inputs, row, query) for row, query in zip(rows, queries, strict=True)]
+    def fuse_one(self, inputs: Inputs, row: int, query: str) -> FusedQuery:
+        return _fused(inputs, row, query)
 
 
 def _fused(inputs: Inputs, row: int, query: str) -> FusedQuery:

@@ -5,12 +5,15 @@ and a block of queries keeps or counts what the block needs of it, and `finish` 
 together.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from desa_ray.pipeline.stage import Shard, Stage, bounds
-from desa_ray.stages.ranking import queries_in
+from desa_ray.pipeline.sizes import Rows
+from desa_ray.pipeline.stage import Pool, Shard, Stage, bounds
+from desa_ray.stages.ranking import ChannelWork, queries_in
 from desa_ray.stages.sparse_ranking import by_range, corpus_size
 
 GROUP_DOCUMENTS = 1 << 16  # documents a group, or as many as make 64 groups of the whole
@@ -54,15 +57,38 @@ def document_groups(scored: Stage) -> list[int]:
     return [*groups, shards[-1]]
 
 
-def sparse_layout(stage: Stage, shard_queries: int) -> dict[str, list[int]]:
-    """The layout of BM25 scores: blocks of queries, and groups of ranges of documents where there
-    are more than one and the operator can take them one by one.
+@dataclass(frozen=True)
+class SparseShards(ChannelWork):
+    """How BM25 scores are cut: into blocks of queries, and groups of ranges of documents where
+    there are more than one and the operator can take them one by one.
     """
-    layout = {"bounds": bounds(queries_in(stage), shard_queries)}
-    groups = document_groups(stage.inputs["postings"])
-    if by_range(stage) and len(groups) > 2:
-        layout["groups"] = groups
-    return layout
+
+    pool: Pool
+    shard_queries: int
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        layout = {"bounds": bounds(queries_in(stage), self.shard_queries)}
+        groups = document_groups(stage.inputs["postings"])
+        if by_range(stage) and len(groups) > 2:
+            layout["groups"] = groups
+        return layout
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        if "groups" not in layout:
+            return self.ranked_shards(layout)
+        return group_shards(layout, lambda group, block: [self.group_part(group, block)])
+
+    @abstractmethod
+    def ranked_shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        """The parts by query, merged where there are groups."""
+
+    @staticmethod
+    @abstractmethod
+    def group_part(group: int, block: int) -> str:
+        """The name of the part of a group and block."""
+
+    def shard_rows(self, rows: Rows) -> int:
+        return self.shard_queries
 
 
 def block_of(blocks: Sequence[Shard], shard: Shard) -> Shard:

@@ -11,9 +11,10 @@ from desa_ray.core.query_text import SPARSE_TEXTS, TEXT_OPTIONS, mugi_repeats
 from desa_ray.core.reweighting import SPARSE_TERMS
 from desa_ray.engines.lucene import Lucene
 from desa_ray.pipeline.sizes import Params, Rows, Size
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Shard, Stage, shards_of
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.generation import read_generations
+from desa_ray.stages.query_shards import QueryShards
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_table, write_table
 
@@ -21,17 +22,10 @@ TERMS = pl.Schema({"terms": pl.List(pl.String)})
 
 
 @dataclass(frozen=True)
-class TermsWork(Work):
+class TermsWork(QueryShards):
     """Analyses the string that a template makes of a query and its texts, or weighs their terms;
     one row per query.
     """
-
-    pool: Pool
-    shard_queries: int
-    unit = "queries"
-
-    def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(stage.inputs["queries"].rows, self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "part-{}.parquet")
@@ -92,12 +86,6 @@ class TermsWork(Work):
     @classmethod
     def similarity(cls, params: Params) -> tuple[Any, ...]:
         return (params.get("template"),)
-
-    def plan_group(self, stage: Stage) -> str:
-        return ""
-
-    def shard_rows(self, rows: Rows) -> int:
-        return self.shard_queries
 
 
 def terms_stage(

@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.pipeline.sizes import Rows
-from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, bounds, shards_of
+from desa_ray.pipeline.stage import Finished, Shard, Stage, shards_of
 from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.prefix import dense_best, sparse_best
-from desa_ray.stages.ranking import ChannelWork, queries_in
+from desa_ray.stages.query_shards import QueryShards
+from desa_ray.stages.ranking import ChannelWork
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_table, write_table
@@ -27,15 +27,10 @@ Best = tuple[np.ndarray, np.ndarray]  # documents int32 and their scores float64
 
 
 @dataclass(frozen=True)
-class TopScoresWork(ChannelWork):
+class TopScoresWork(ChannelWork, QueryShards):
     """Operator, scores, selection; one row per query."""
 
-    pool: Pool
-    shard_queries: int
     memory_gb: float
-
-    def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(queries_in(stage), self.shard_queries)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         return shards_of(layout, "scores-{}.parquet")
@@ -64,9 +59,6 @@ class TopScoresWork(ChannelWork):
             [read_table(stage.artifact, shard.parts[0], SCORES) for shard in self.shards(layout)]
         )
         return Finished(rows_content(table), {"rows": table.height})
-
-    def shard_rows(self, rows: Rows) -> int:
-        return self.shard_queries
 
 
 def top_scores_stage(
