@@ -17,6 +17,7 @@ from desa_ray.output import print_text
 from desa_ray.rules import rule_from
 
 from .cli.arguments import ArgumentParser
+from .cli.given_runs import several
 
 
 def main(argv: list[str]) -> int:
@@ -115,9 +116,6 @@ def _judged(arguments: argparse.Namespace) -> set[str]:
 
 
 def _parser() -> ArgumentParser:
-    def split(text: str) -> list[str]:
-        return text.split(",")
-
     parser = ArgumentParser(prog="desa audit", description=__doc__)
     parser.add_argument("answer", type=Path, metavar="ANSWER", help="the fused answer")
     parser.add_argument(
@@ -133,17 +131,17 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--query", metavar="ID", help="the query, if files hold several")
     parser.add_argument(
-        "--ascending", type=split, default=[], metavar="LEG,LEG", help="legs that hold distances"
+        "--ascending", type=several, default=[], metavar="LEG,LEG", help="legs that hold distances"
     )
     parser.add_argument(
         "--rule", help="a rule to check the answer against (default: search for one)"
     )
     parser.add_argument("--kappa", default="60", help="of the declared rule (60)")
-    parser.add_argument("--weights", type=split, metavar="W,W", help="of the declared rule")
+    parser.add_argument("--weights", type=several, metavar="W,W", help="of the declared rule")
     parser.add_argument("--normaliser", help="of the declared rule")
     parser.add_argument("--mean", help="of rule opensearch")
-    parser.add_argument("--least", type=split, metavar="S,S", help="least possible scores")
-    parser.add_argument("--most", type=split, metavar="S,S", help="largest possible scores")
+    parser.add_argument("--least", type=several, metavar="S,S", help="least possible scores")
+    parser.add_argument("--most", type=several, metavar="S,S", help="largest possible scores")
     parser.add_argument(
         "--legs-go-on",
         action="store_true",

@@ -1,6 +1,5 @@
 """Compare TREC runs with the paper's statistics: `desa compare a.trec b.trec --qrels Q`."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,17 +22,13 @@ from desa_ray.terminal import screen
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
-from .fuse import run_names
-
-MEASURES = ("nDCG@10", "R@20")
-MAX_RESAMPLES = 1_000_000
+from .cli.given_runs import add_measures, check_resamples, run_names, written_to
 
 
 def main(argv: list[str]) -> int:
     """Prints the runs' means and the first run's paired tests against each other one; returns 0."""
     arguments = _parser().parse_args(argv)
-    if not 1 <= arguments.resamples <= MAX_RESAMPLES or arguments.seed < 0:
-        raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
+    check_resamples(arguments)
     parse_measures(arguments.measures)
     runs = dict(
         zip(
@@ -128,36 +123,17 @@ def compare_tables(
     return tables
 
 
-def measure_names(text: str) -> list[str]:
-    """Names between commas; a comma within brackets belongs to its measure."""
-    return re.split(r",(?![^(]*\))", text)
-
-
-def add_measures(parser: ArgumentParser) -> None:
-    """The option `--measures`."""
-    parser.add_argument(
-        "--measures",
-        type=measure_names,
-        default=list(MEASURES),
-        metavar="M,M",
-        help=f"names of ir_measures, separated by commas ({','.join(MEASURES)})",
-    )
-
-
 def _mean(values: pl.Series) -> float:
     return float(values.to_numpy().mean())
 
 
 def _write(folder: Path, tables: Sequence[Table], values: Mapping[str, pl.DataFrame]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with written_to(folder):
         for table in tables:
             write_csv(table.frame(), folder / f"{table.name}.csv")
             table.frame().write_parquet(folder / f"{table.name}.parquet")
         queries = pl.concat([own.with_columns(run=pl.lit(name)) for name, own in values.items()])
         write_csv(queries, folder / "queries.csv")
-    except OSError as error:
-        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
     note(f"wrote runs, effects and queries to {folder}")
 
 

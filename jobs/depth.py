@@ -29,8 +29,7 @@ from desa_ray.terminal import screen
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
-from .compare import add_measures
-from .fuse import run_names
+from .cli.given_runs import add_measures, run_names, several, written_to
 
 
 def main(argv: list[str]) -> int:
@@ -107,8 +106,7 @@ def _write(folder: Path, names: Sequence[str], found: Sequence[tuple[Advice, Tab
     facts = {"runs": ", ".join(names), "queries": str(len(found[0][0].queries))}
     tables = [(table, None) for _, table in found]
     text = page("How deep must each list be read?", facts, [], tables, figures, own)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with written_to(folder):
         write_csv(pl.concat(frames, how="diagonal_relaxed"), folder / "windows.csv")
         queries = [queries_frame(advice) for advice, _ in found]
         write_csv(pl.concat(queries, how="diagonal"), folder / "queries.csv")
@@ -116,8 +114,6 @@ def _write(folder: Path, names: Sequence[str], found: Sequence[tuple[Advice, Tab
         for number, figure in enumerate(figures):
             drawn = figure.svg.render(standalone=True)
             write_bytes(folder / f"windows_{number}.svg", drawn.encode())
-    except OSError as error:
-        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
     note(f"wrote windows, queries, figures and depth.html to {folder}")
 
 
@@ -128,21 +124,21 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--k",
-        type=lambda text: text.split(","),
+        type=several,
         default=["10", "20"],
         metavar="K,K",
         help="how many documents people see (10,20)",
     )
     parser.add_argument(
         "--kappa",
-        type=lambda text: text.split(","),
+        type=several,
         default=["60"],
         metavar="C,C",
         help="constants of reciprocal rank fusion, above -1 (60)",
     )
     parser.add_argument(
         "--weights",
-        type=lambda text: text.split(","),
+        type=several,
         action="append",
         metavar="W,W",
         help="one per run; repeat it for further sets of weights (1 each)",
@@ -154,7 +150,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--shards",
-        type=lambda text: text.split(","),
+        type=several,
         default=[],
         metavar="N,N",
         help="numbers of shards: how deep each must be asked",

@@ -14,13 +14,13 @@ from desa_ray.data.trec import read_run
 from desa_ray.data.trec_writing import write_run
 from desa_ray.errors import DesaError
 from desa_ray.output import print_text
-from desa_ray.printable import printable
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.terminal import PlainTable, screen
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
 from .cli.fuse_rules import add_rule_options, fuse_by_rule, print_rule_summary, rule_given
+from .cli.given_runs import run_names, several, written_to
 
 Run = Mapping[str, Sequence[str]]
 
@@ -62,15 +62,12 @@ def _write(
     depths: pl.DataFrame,
     scores: pl.DataFrame | None = None,
 ) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with written_to(folder):
         write_run(folder / "fused.trec", rankings, tag="desa-fuse")
         depths.write_parquet(folder / "depths.parquet")
         write_csv(depths, folder / "depths.csv")
         if scores is not None:
             scores.write_parquet(folder / "scores.parquet")
-    except OSError as error:
-        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
 
 
 def fuse_runs(
@@ -121,7 +118,7 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--weights",
-        type=lambda text: text.split(","),
+        type=several,
         metavar="W,W",
         help="one per run, above 0, separated by commas, such as 1/4,3/4 (1 each)",
     )
@@ -133,27 +130,6 @@ def _parser() -> ArgumentParser:
     )
     add_rule_options(parser)
     return parser
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(".parquet").removesuffix(".gz").removesuffix(".trec")
-
-
-def run_names(paths: Sequence[Path]) -> list[str]:
-    """Run names from file names, `a.trec.gz` to `a`, each once and printable; if they are equal,
-    the folder is added, then the position.
-    """
-    stems = [_stem(path.name) or path.name for path in paths]
-    stems = [printable(stem) for stem in stems]  # a file's name need not be text
-    if len(set(stems)) < len(stems):
-        folders = [printable(path.absolute().parent.name) for path in paths]
-        stems = [f"{folder}_{stem}" for folder, stem in zip(folders, stems, strict=True)]
-    placed = [f"{stem}_{place}" for place, stem in enumerate(stems, 1)]
-    named = [
-        number if stems.count(stem) > 1 else stem
-        for number, stem in zip(placed, stems, strict=True)
-    ]
-    return named if len(set(named)) == len(named) else placed
 
 
 def _print_summary(

@@ -18,15 +18,10 @@ from desa_ray.config_check import checked
 from desa_ray.config_values import Int
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
-from desa_ray.experiment.places import home
-from desa_ray.experiment.prepare import prepare
-from desa_ray.experiment.run import open_store, plan
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.output import print_text
-from desa_ray.pipeline.estimates import Planned, plan_stages
 from desa_ray.pipeline.explain import Reason, explain
 from desa_ray.pipeline.feasible import check_feasible
-from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import ancestors
 from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
@@ -35,6 +30,7 @@ from desa_ray.terminal import PlainTable, screen, shown
 from .cli.app import Summaries, hydra_app, output_folder
 from .cli.composition import Plain, plain_of
 from .cli.plan_views import growth, plan_table, plan_tree, totals
+from .cli.planning import estimated, planned_cells
 from .cli.settings import spec_of, specs_of
 
 OPTIONS = ("view", "detail", "explain")
@@ -60,39 +56,22 @@ def show_plan(specs: Sequence[CellSpec], options: PlanConfig) -> None:
         raise DesaError(f"there is no cell {options.explain}", where="explain", hint=numbers)
     cluster = specs[0].config.cluster
     if options.explain is not None:
-        store, cells = _cells(specs)
+        store, cells = planned_cells(specs)
         _explain(store, options.explain, cells[options.explain], options.detail)
         return
-    store, cells = _cells(specs)
+    store, cells = planned_cells(specs)
     with store.snapshot():
         _show(store, cells, options, cluster)
 
 
 def _show(store: Store, cells: Sequence[Cell], options: PlanConfig, cluster: ClusterConfig) -> None:
-    stages = _planned(store, cells)
+    stages = estimated(store, cells)
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
     screen(160).print(show(title, stages, cluster, options.detail))
     for line in [*totals(store, stages), *growth(cluster)]:
         print_text(line)
     check_feasible([planned.stage for planned in stages if planned.to_compute], cluster)
-
-
-def planned_stages(specs: Sequence[CellSpec]) -> tuple[Store, list[Cell], list[Planned]]:
-    """The store, the cells, and the union of their stages with what is left to compute."""
-    store, cells = _cells(specs)
-    return store, cells, _planned(store, cells)
-
-
-def _planned(store: Store, cells: Sequence[Cell]) -> list[Planned]:
-    targets = [target for cell in cells for target in cell.targets]
-    with store.snapshot():
-        return plan_stages(store, targets, cells[0].config.cluster, this_machine())
-
-
-def _cells(specs: Sequence[CellSpec]) -> tuple[Store, list[Cell]]:
-    store = open_store(specs[0].config)
-    return store, plan(prepare([spec.config for spec in specs], store, home()))
 
 
 def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:

@@ -6,20 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 from omegaconf import DictConfig, OmegaConf
 from rich.markdown import Markdown
 
-from desa_ray.config import StoreConfig
 from desa_ray.config_check import checked
 from desa_ray.credentials import redacted
-from desa_ray.data.trec_writing import has_blanks, without_blanks, write_qrels, write_run
-from desa_ray.errors import DesaError, listed
+from desa_ray.errors import DesaError
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
-from desa_ray.path_names import path_names
 from desa_ray.report.build import Builder, Report, build_report, write_report
-from desa_ray.report.cases import cases_table, side_by_side
+from desa_ray.report.cases import cases_table
 from desa_ray.report.equivalence import Margin, equivalence_table
 from desa_ray.report.gain import with_gain
 from desa_ray.report.generation_cost import generation_cost
@@ -32,9 +28,9 @@ from desa_ray.report.pareto import cost_figure
 from desa_ray.report.published import Published
 from desa_ray.report.render import rich_table
 from desa_ray.report.roles import Roles
-from desa_ray.report.stored import StoredFusion
-from desa_ray.report.story import Story
 from desa_ray.report.study import Study
+from desa_ray.report.told import told
+from desa_ray.report.trec_files import export_trec
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen
 from desa_ray.tracking.last import FILE as LAST
@@ -45,8 +41,6 @@ from .cli.app import hydra_app, output_folder
 from .cli.console import note
 from .cli.report_config import ReportConfig
 from .cli.settings import PARITY
-
-RENAME = "rename it where the records are made, or leave out trec"
 
 
 def newest_records() -> Path:
@@ -108,7 +102,7 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
     report = build_report(study, config.used_sampling, published, further, figures)
     write_report(report, folder, config.report.figures, config.report.columns)
     if config.trec:
-        export_trec(study, folder / "trec", config.store)
+        export_trec(study, store, folder / "trec", note)
     for table in (table for table in report.all_tables() if not table.detail):
         screen(190).print(rich_table(table), end="\n\n")
     for line in report.notes:
@@ -142,103 +136,22 @@ def _log(config: ReportConfig, study: Study, report: Report, folder: Path) -> st
     return f"MLflow run {run_id}: `desa ui` serves it and prints the address of this report"
 
 
-def export_trec(study: Study, folder: Path, store: StoreConfig) -> None:
-    """Top lists as `DATASET/METHOD.drawN.trec`, judgments as `DATASET/qrels.txt`, of the main
-    setting.
-    """
-    artifacts = Store(store_root(store))
-    path_names(study.datasets, where="trec=true, column dataset", hint=RENAME)
-    files = {method: method.replace(" ", "-") for method in study.methods}
-    path_names(files.values(), where="trec=true, column method", hint=RENAME)
-    for dataset in study.datasets:
-        place = folder / dataset
-        place.mkdir(parents=True, exist_ok=True)
-        keys = {
-            key
-            for cell in study.cells
-            if cell.dataset == dataset
-            for key in cell.records["fusion_key"]
-        }
-        stored = [key for key in sorted(keys) if artifacts.find("fusion", key)]
-        qrels = StoredFusion(artifacts, stored[0]).qrels if stored else None
-        found = {method: study.cell(dataset, method) for method in study.methods}
-        cells = {method: cell for method, cell in found.items() if cell}
-        columns = [
-            c
-            for cell in cells.values()
-            for c in (cell.records["query_id"], cell.records["top"].explode())
-        ]
-        odd = has_blanks(
-            [*columns, *([] if qrels is None else [qrels["query_id"], qrels["doc_id"]])]
-        )
-        spelled = without_blanks if odd else str
-        if odd:
-            note(f"{dataset}: ids with blanks are percent-encoded in the TREC files")
-        for method, cell in cells.items():
-            for draw in cell.records.partition_by("draw", maintain_order=True):
-                name = f"{files[method]}.draw{draw['draw'][0]}"
-                rows = draw.sort("query_id").select("query_id", "top").iter_rows()
-                rankings = {}
-                for query_id, top in rows:
-                    rankings[spelled(query_id)] = [spelled(document) for document in top]
-                write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
-        if qrels is None:
-            note(
-                f"{dataset}: no judgments written, the store {store_root(store)} does not have them"
-            )
-        else:
-            names = pl.col("query_id", "doc_id").map_elements(spelled, return_dtype=pl.String)
-            write_qrels(place / "qrels.txt", qrels.with_columns(names))
-
-
 def tell_story(config: ReportConfig, folder: Path) -> str:
     """Write `story.md` about one query and show it."""
-    study = gather(config)
-    query, method = str(config.query), config.story.method or study.roles.own
-    datasets = [config.story.dataset] if config.story.dataset else study.datasets
-    known: list[str] = []
-    for name in datasets:
-        cell = study.cell(name, method)
-        if cell and query in cell.queries:
-            known.append(name)
-    if len(known) != 1:
-        what = (
-            f"{listed(known)} have a query {query}"
-            if known
-            else f"no cell of {method} has a query {query}"
-        )
-        hint = "choose one with story.dataset=" if known else "see story.method= and story.dataset="
-        raise DesaError(what, where="query", hint=hint)
-    store = Store(store_root(config.store))
-    rows = [
-        _record(study, known[0], name, query, draw)
-        for name, draw in ((study.roles.base, 0), (method, config.story.draw))
-    ]
-    stores = (
-        StoredFusion(store, rows[0]["fusion_key"]),
-        StoredFusion(store, rows[1]["fusion_key"]),
+    story = config.story
+    text = told(
+        gather(config),
+        Store(store_root(config.store)),
+        str(config.query),
+        method=story.method,
+        dataset=story.dataset,
+        draw=story.draw,
+        beside=story.beside,
     )
-    text = Story(rows[0], rows[1], stores).markdown()
-    if config.story.beside:
-        rows += [
-            _record(study, known[0], name, query, config.story.draw) for name in config.story.beside
-        ]
-        text += f"\n{side_by_side(rows, stores[1].grades(query))}"
     (folder / "story.md").write_text(text, encoding="utf-8")
     screen(160).print(Markdown(text, hyperlinks=False))
     note(f"story: {folder / 'story.md'}")
     return text
-
-
-def _record(study: Study, dataset: str, method: str, query: str, draw: int) -> dict[str, Any]:
-    """A method's record of a query; a method with one draw has that one whatever is asked for."""
-    cell = study.cell(dataset, method)
-    wanted = 0 if cell is not None and cell.draws == 1 else draw
-    found = [] if cell is None else cell.records.filter(query_id=query, draw=wanted).to_dicts()
-    if not found:
-        what = f"no record of {method}, draw {wanted}"
-        raise DesaError(what, where=f"query {query}", hint="add the run that has it")
-    return {**found[0], "kappa": study.setting.kappa, "method": method, "dataset": dataset}
 
 
 def _task(config: DictConfig) -> None:

@@ -41,8 +41,7 @@ from desa_ray.terminal import screen
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
-from .compare import MAX_RESAMPLES
-from .fuse import run_names
+from .cli.given_runs import check_resamples, run_names, several, written_to
 
 RULES = tuple(
     name for name, kind in sorted(KINDS.items()) if not kind.takes_mean and name not in ALIASES
@@ -54,8 +53,7 @@ SHOWN = 12
 def main(argv: list[str]) -> int:
     """Prints both answers and the best variants; writes all where `--out` says; returns 0."""
     arguments = _parser().parse_args(argv)
-    if not 1 <= arguments.resamples <= MAX_RESAMPLES or arguments.seed < 0:
-        raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
+    check_resamples(arguments)
     measure, cutoff = _measure(arguments.measure)
     if bool(arguments.runs) == bool(arguments.sweep):
         what = "give runs with --qrels, or --sweep"
@@ -136,13 +134,10 @@ def _answer(
     frame = pl.DataFrame({"query_id": queries}).hstack(
         pl.DataFrame(values, schema=[f"variant_{n}" for n in range(len(names))])
     )
-    try:
-        out.mkdir(parents=True, exist_ok=True)
+    with written_to(out):
         write_csv(table.frame(), out / "variants.csv")
         frame.write_parquet(out / "values.parquet")
         write_bytes(out / "tune.json", (json.dumps(summary, indent=2) + "\n").encode())
-    except OSError as error:
-        raise DesaError(f"cannot be written: {error}", where=str(out)) from None
     note(f"wrote variants.csv, values.parquet and tune.json to {out}")
 
 
@@ -245,9 +240,6 @@ def _given(
 
 
 def _parser() -> ArgumentParser:
-    def several(text: str) -> list[str]:
-        return text.split(",")
-
     parser = ArgumentParser(prog="desa tune", description=__doc__)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="TREC runs, one per list")
     parser.add_argument("--qrels", type=Path, metavar="Q", help="judgments of the runs' queries")

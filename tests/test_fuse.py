@@ -14,7 +14,8 @@ import pytest
 import desa_ray
 from desa_ray.data.trec import read_run
 from desa_ray.errors import DesaError
-from desa_ray.jobs.fuse import main, run_names
+from desa_ray.jobs.cli.given_runs import run_names
+from desa_ray.jobs.fuse import main
 from tests.reference import GOLDEN
 
 

@@ -20,26 +20,23 @@ from desa_ray.terminal import PlainTable, screen
 
 from .arguments import ArgumentParser
 from .console import note
+from .given_runs import several
 
 ScoredRun = Mapping[str, Sequence[tuple[str, float]]]
 
 
 def add_rule_options(parser: ArgumentParser) -> None:
     """Options of every rule but plain reciprocal ranks."""
-
-    def numbers(text: str) -> list[str]:
-        return text.split(",")
-
     parser.add_argument(
         "--rule", default=DEFAULT_RULE, help=f"one of {', '.join(sorted(KINDS))} (rrf)"
     )
     parser.add_argument("--normaliser", help="of scores: none, theoretical, bounds, min_max, ...")
     parser.add_argument("--mean", help=f"of rule opensearch: {', '.join(MEANS)}")
     parser.add_argument(
-        "--least", type=numbers, metavar="S,S", help="the least possible score of every run"
+        "--least", type=several, metavar="S,S", help="the least possible score of every run"
     )
     parser.add_argument(
-        "--most", type=numbers, metavar="S,S", help="the largest possible score of every run"
+        "--most", type=several, metavar="S,S", help="the largest possible score of every run"
     )
     parser.add_argument(
         "--full-pass",

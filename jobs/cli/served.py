@@ -36,10 +36,10 @@ from desa_ray.pipeline.feasible import check_feasible
 from desa_ray.pipeline.stage import Stage
 from desa_ray.places import working_folder
 
-from ..plan import planned_stages
 from .app import Summaries, hydra_app, output_folder
 from .claims import outputs
 from .composition import Plain
+from .planning import planned_stages
 from .settings import spec_of, specs_of
 
 Answer = Callable[[Sequence[CellSpec], Path, bool], Any]

@@ -8,35 +8,39 @@ from urllib.parse import unquote
 import polars as pl
 import pytest
 
-from desa_ray.config import StoreConfig
 from desa_ray.data.trec import read_run
 from desa_ray.errors import DesaError
-from desa_ray.jobs.report import export_trec
 from desa_ray.report.study import Study
+from desa_ray.report.trec_files import export_trec
+from desa_ray.store.artifacts import Store
 from tests.report.made_up import cell
 
 
-def _export(records: pl.DataFrame, tmp_path: Path) -> dict[str, list[str]]:
-    export_trec(Study(records), tmp_path / "trec", StoreConfig(root=str(tmp_path / "store")))
-    return read_run(tmp_path / "trec" / "scifact" / "original.draw0.trec")
+def _export(records: pl.DataFrame, tmp_path: Path) -> tuple[dict[str, list[str]], str]:
+    """The run of Original, and notes."""
+    store = Store(tmp_path / "store")
+    notes: list[str] = []
+    export_trec(Study(records), store, tmp_path / "trec", notes.append)
+    return read_run(tmp_path / "trec" / "scifact" / "original.draw0.trec"), "\n".join(notes)
 
 
-def test_ids_without_blanks_stay_as_they_are(tmp_path, capsys):
+def test_ids_without_blanks_stay_as_they_are(tmp_path):
     records = cell("scifact", "original", queries=["q%1", "q2"])
     top = dict(records.select("query_id", "top").iter_rows())
-    assert _export(records, tmp_path) == top
-    assert "percent" not in capsys.readouterr().err
+    run, notes = _export(records, tmp_path)
+    assert run == top
+    assert "percent" not in notes
 
 
-def test_ids_with_blanks_are_encoded_and_can_be_decoded(tmp_path, capsys):
+def test_ids_with_blanks_are_encoded_and_can_be_decoded(tmp_path):
     records = cell("scifact", "original", queries=["a b", "a%20b", "c\td"])
     top = dict(records.select("query_id", "top").iter_rows())
-    run = _export(records, tmp_path)
+    run, notes = _export(records, tmp_path)
     assert set(run) == {"a%20b", "a%2520b", "c%09d"}
     assert {
         unquote(query): [unquote(name) for name in names] for query, names in run.items()
     } == top
-    assert "ids with blanks are percent-encoded" in capsys.readouterr().err
+    assert "ids with blanks are percent-encoded" in notes
 
 
 @pytest.mark.parametrize("column", ["dataset", "method"])
