@@ -164,27 +164,18 @@ def _fused(
     """`fuse` of one query's lists and dicts."""
     from desa_ray.core.fusion.depth import replay
     from desa_ray.core.fusion.rrf import exact_score, rank_matrix
-    from desa_ray.core.identifiers import numbered, rational
+    from desa_ray.core.fusion_constants import checked_kappa, checked_weights
+    from desa_ray.core.identifiers import numbered
 
     given = [1] * len(channels) if weights is None else weights
-    exact = [rational(weight, "weight") for weight in given]
-    if len(exact) != len(channels):
-        raise DesaError(
-            f"{len(channels)} channels but {len(exact)} weights",
-            hint="give one weight per channel",
-        )
-    for c, weight in enumerate(exact):
-        if weight < 0:
-            raise DesaError(
-                f"weight {weight} is negative", where=f"channel {c}", hint="use 0 or more"
-            )
+    exact = checked_weights(given, len(channels), zero=True)
     used = [c for c, weight in enumerate(exact) if weight > 0]
     if not used:
         what = "no channel has a positive weight" if channels else "there are no channels"
         raise DesaError(
             what, where="channels", hint="give at least one channel with a positive weight"
         )
-    exact_kappa = rational(kappa, "kappa")
+    exact_kappa = checked_kappa(kappa)
     try:
         k = operator.index(k)
     except TypeError:

@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from desa_ray.core.fusion.depth import replay_prefixes
-from desa_ray.core.identifiers import rational
+from desa_ray.core.fusion.reference import unread_bound
+from desa_ray.core.fusion_constants import checked_kappa, checked_weights
 from desa_ray.errors import DesaError
 
 PAGE = 100
@@ -117,7 +118,7 @@ def certified_search(
             documents, intervals = state.partial(k)
             return _result(readers, documents, False, intervals)
         bounds = [
-            (weight / (constant + len(reader.ids) + 1), -c)
+            (reader.bound(weight, constant), -c)
             for c, (weight, reader) in enumerate(zip(exact, readers, strict=True))
             if not reader.ended
         ]
@@ -135,15 +136,10 @@ def _checked(
     for name, value in (("k", k), ("page", page), ("budget", budget)):
         if value is not None and value < 1:
             raise DesaError(f"{name} is {value}", where=name, hint="use 1 or more")
-    constant = rational(kappa, "kappa")
-    if constant <= -1:
-        raise DesaError(f"kappa is {constant}", where="kappa", hint="use a value above -1")
-    exact = [rational(weight, "weights") for weight in weights or [1] * len(channels)]
-    if not channels or len(exact) != len(channels):
-        what = f"{len(exact)} weights for {len(channels)} channels"
-        raise DesaError(what, where="weights", hint="give one weight per channel")
-    if min(exact) <= 0:
-        raise DesaError("a weight is not above 0", where="weights", hint="leave that channel out")
+    constant = checked_kappa(kappa)
+    if not channels:
+        raise DesaError("there are no channels", where="channels", hint="give one or more")
+    exact = checked_weights(weights or [1] * len(channels), len(channels), where="weights")
     names = [channel.name for channel in channels]
     if len(set(names)) < len(names):
         raise DesaError("two channels have the same name", where="channels", hint="rename one")
@@ -175,6 +171,10 @@ class _Reader:
             self.known.add(document)
         self.ids += found
         self.ended = len(found) < n
+
+    def bound(self, weight: Fraction, kappa: Fraction) -> Fraction:
+        """u_c: the most that an unread document gets of the channel; 0 where it has ended."""
+        return Fraction(0) if self.ended else unread_bound(weight, kappa, len(self.ids))
 
     def places(self) -> Ranks:
         """Ranks of what was read."""
@@ -213,7 +213,7 @@ class _Sorted:
     def intervals(self, k: int, sure: Sequence[str]) -> dict[str, tuple[int, int | None]]:
         places = [own.places() for own in self.readers]
         open_ = [
-            Fraction(0) if own.ended else weight / (self.kappa + len(own.ids) + 1)
+            own.bound(weight, self.kappa)
             for own, weight in zip(self.readers, self.weights, strict=True)
         ]
         low: dict[str, Fraction] = {}
@@ -255,9 +255,8 @@ class _Lookups:
                 own = (w / (self.kappa + r[document]) for w, r in shares if document in r)
                 self.scores[document] = sum(own, Fraction(0))
         bounds = (
-            weight / (self.kappa + len(own.ids) + 1)
+            own.bound(weight, self.kappa)
             for own, weight in zip(self.readers, self.weights, strict=True)
-            if not own.ended
         )
         return sum(bounds, Fraction(0))
 

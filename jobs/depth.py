@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from desa_ray.core.evaluation import check_grades, parse_measures
-from desa_ray.core.identifiers import rational
+from desa_ray.core.fusion_constants import checked_kappa, checked_weights
 from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.data.trec_writing import write_bytes
 from desa_ray.errors import DesaError
@@ -62,19 +62,11 @@ def _cases(
     ks: Sequence[str], kappas: Sequence[str], weights: Sequence[Sequence[str]] | None, runs: int
 ) -> list[Case]:
     """Every combination; raises DesaError for what is out of range."""
-    exact = []
+    exact: list[tuple[Fraction, ...]] = []
     for given in weights or [["1"] * runs]:
-        own = tuple(rational(text, "weight") for text in given)
-        if len(own) != runs:
-            what = f"{len(own)} weights but {runs} runs"
-            raise DesaError(what, where="--weights", hint="give one per run")
-        if min(own) <= 0:
-            raise DesaError("a weight is not above 0", where="--weights", hint="leave that run out")
-        exact.append(own)
+        exact.append(tuple(checked_weights(given, runs, of="run", where="--weights")))
     numbers = [_count(text) for text in ks]
-    kept: list[Fraction] = [rational(text, "kappa") for text in kappas]
-    if min(kept) <= -1:
-        raise DesaError(f"kappa is {min(kept)}", where="--kappa", hint="use a value above -1")
+    kept = [checked_kappa(text, "--kappa") for text in kappas]
     return [Case(kappa, own, k) for kappa, own, k in product(kept, exact, numbers)]
 
 

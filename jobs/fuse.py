@@ -9,7 +9,8 @@ import polars as pl
 
 from desa_ray.core.fusion.depth import replay
 from desa_ray.core.fusion.rrf import fuse_order
-from desa_ray.core.identifiers import numbered, rational
+from desa_ray.core.fusion_constants import checked_kappa, checked_weights
+from desa_ray.core.identifiers import numbered
 from desa_ray.data.trec import read_run
 from desa_ray.data.trec_writing import write_run
 from desa_ray.errors import DesaError
@@ -39,15 +40,9 @@ def main(argv: list[str]) -> int:
         print_text(f"wrote fused.trec, scores.parquet and depths.* to {arguments.out}")
         return 0
     runs = [read_run(path, note) for path in arguments.runs]
-    weights = [rational(text, "weight") for text in arguments.weights or ["1"] * len(runs)]
-    kappa = rational(arguments.kappa, "kappa")
-    if len(weights) != len(runs):
-        raise DesaError(
-            f"{len(weights)} weights but {len(runs)} runs",
-            where="--weights",
-            hint="give one per run",
-        )
-
+    given = arguments.weights or ["1"] * len(runs)
+    weights = checked_weights(given, len(runs), of="run", where="--weights")
+    kappa = checked_kappa(arguments.kappa, "--kappa")
     rankings, depths = fuse_runs(
         dict(zip(names, runs, strict=True)), weights, kappa, arguments.k, arguments.depth
     )

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from desa_ray.config import DEFAULT_RULE, StoreConfig
+from desa_ray.core.fusion_constants import checked_weights
 from desa_ray.core.identifiers import numbered, rational
 from desa_ray.core.rules.kinds import ALIASES, KINDS
 from desa_ray.core.rules.normalise import ScoreBounds
@@ -179,11 +180,7 @@ def _variants(
     given = arguments.weights or [["1"] * lists]
     weights: list[tuple[Fraction, ...]] = []
     for texts in given:
-        own = tuple(rational(text, "--weights") for text in texts)
-        if len(own) != lists or min(own) <= 0:
-            what = f"{','.join(texts)} are not {lists} weights above 0"
-            raise DesaError(what, where="--weights", hint="give one per list")
-        weights.append(own)
+        weights.append(tuple(checked_weights(texts, lists, of="list", where="--weights")))
     kappas = [rational(text, "--kappa") for text in arguments.kappa]
     normalisers = arguments.normalisers
     depths = [_depth(text) for text in arguments.depth]

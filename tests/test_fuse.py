@@ -92,7 +92,7 @@ def test_any_rational_kappa_above_minus_one_is_exact():
         ([["a"]], {"weights": ["1/0"]}, "weight '1/0' is not a number"),
         ([["a"]], {"weights": [float("nan")]}, "weight nan is not a number"),
         ([], {}, "there are no channels"),
-        ([["a"]], {"kappa": -1}, "kappa -1 is not above -1"),
+        ([["a"]], {"kappa": -1}, "kappa is -1, expected a number above -1"),
         ([["a"]], {"k": -1}, "k = -1 is negative"),
         ([["a"]], {"k": 1.5}, "k 1.5 is not a whole number"),
     ],
@@ -271,9 +271,9 @@ def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--weights", "1"], "1 weights but 2 runs"),
-        (["--weights", "1,0"], "weight 0 is not > 0"),
-        (["--kappa", "-1"], "kappa -1"),
+        (["--weights", "1"], "2 runs but 1 weights"),
+        (["--weights", "1,0"], "weight 0 is not above 0"),
+        (["--kappa", "-1"], "--kappa: kappa is -1"),
         (["--kappa", "sixty"], "kappa 'sixty' is not a number"),
         (["--kappa", "1_0"], "kappa '1_0' is not a number"),
         (["--kappa", "\u0663"], "kappa .* is not a number"),

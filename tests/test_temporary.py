@@ -96,3 +96,4 @@ def test_a_sweep_touches_nothing_but_unheld_folders_of_that_name(tmp_path):
 
 def test_a_sweep_of_a_folder_that_is_not_there_does_nothing(tmp_path):
     sweep(PREFIX, tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []

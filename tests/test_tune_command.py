@@ -72,7 +72,7 @@ def _scored(path: Path) -> dict[str, dict[str, float]]:
     [
         (["--rules", "rff"], "no rule 'rff'"),
         (["--measure", "MAP"], "'MAP' is not nDCG@K or R@K"),
-        (["--weights", "1,0"], "not 2 weights above 0"),
+        (["--weights", "1,0"], "--weights: weight 0 is not above 0"),
         (["--rules", "convex"], "needs the least possible score"),
         (["--depth", "0"], "'0' is no depth"),
         (["--least", "0"], "1 least scores for 2 lists"),

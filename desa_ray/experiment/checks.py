@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import parse_measures
+from desa_ray.core.fusion_constants import checked_kappa
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.experiment.fusing import fused_config, rule_problems
 from desa_ray.experiment.methods import (
@@ -42,12 +43,10 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     ]
     if texts_needed(config.method):
         problems += decoding_problems(config)
-    if config.fusion.kappa <= -1:
-        problems.append(
-            DesaError(
-                f"kappa is {config.fusion.kappa}", where="fusion.kappa", hint="use a value above -1"
-            )
-        )
+    try:
+        checked_kappa(config.fusion.kappa, "fusion.kappa")
+    except DesaError as found:
+        problems.append(found)
     try:
         parse_measures(measures_of(config))
     except Problems as found:

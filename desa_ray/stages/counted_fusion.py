@@ -9,7 +9,6 @@ cut by the method within what is held, is fused and replayed on them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from desa_ray.core.evaluation import depth_needed
 from desa_ray.core.fusion.counted import counted_order, counted_replay, members
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.depth import Replay, replay_prefixes
+from desa_ray.core.fusion.reference import closed_window
 from desa_ray.core.operators import SparseOperator
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.stage import Stage
@@ -91,8 +91,8 @@ def counted_plan(
         dense = [w for w, channel in zip(weights, used, strict=True) if channel.kind == "dense"]
         ratio = max(weights) / min(weights)
         share = sum(weights) / (max(dense) if dense else min(weights))
-    window = floor(share * (kappa + wanted) - kappa)
-    depth = max(*CUTOFFS, floor(ratio * (kappa + window) - kappa))
+    window = closed_window(share, kappa, wanted)
+    depth = max(*CUTOFFS, closed_window(ratio, kappa, window))
     if len(method.channels) == 1 or (method.prefix is not None and method.prefix <= depth):
         return CountedPlan(depth, 0)
     within = max(LEAST_WITHIN, 1 << (window - 1).bit_length())

@@ -262,10 +262,10 @@ def test_repeated_and_negative_numbers_are_refused_and_leave():
 @pytest.mark.parametrize(
     ("weights", "kappa", "k", "message"),
     [
-        (["1", "0"], "60", 1, "channel 1: weight 0 is not > 0"),
+        (["1", "0"], "60", 1, "channel 1: weight 0 is not above 0"),
         (["1", "-1/2"], "60", 1, "weight -1/2"),
         (["1"], "60", 1, "2 channels but 1 weights"),
-        (["1", "1"], "-1", 1, "kappa -1"),
+        (["1", "1"], "-1", 1, "kappa is -1"),
         (["1", "1"], "60", -1, "k = -1"),
     ],
 )

@@ -81,8 +81,31 @@ def test_the_smallest_window_that_proves_is_that_of_brute_force(ends):
     assert proved > 50
 
 
-def test_equal_weights_by_turns_and_by_bisection_agree():
-    """Lists of one length take the replay's way, others bisect; weights 2:2 are those of 1:1."""
+def proved_by_bounds(lists, weights, kappa, k, length):
+    """Whether the first `length` items of open lists prove the ordered top k, by the bounds of
+    every document: what it has for certain, and that with the next rank where it was not read.
+    """
+    places = [{d: rank for rank, d in enumerate(own[:length], 1)} for own in lists]
+    unread = [weight / (kappa + length + 1) for weight in weights]
+    low, high = {}, {}
+    for document in set().union(*places):
+        known = [
+            w / (kappa + p[document]) if document in p else 0
+            for w, p in zip(weights, places, strict=True)
+        ]
+        low[document] = sum(known)
+        high[document] = sum(own or bound for own, bound in zip(known, unread, strict=True))
+    order = sorted(low, key=lambda d: (-low[d], d))
+    if len(order) < k or low[order[k - 1]] <= sum(unread):
+        return False
+    for place, one in enumerate(order[:k]):
+        if any((-low[one], one) > (-high[other], other) for other in order[place + 1 :]):
+            return False
+    return True
+
+
+def test_windows_of_long_lists_are_the_smallest_that_bounds_prove():
+    """Lists of one length take the replay's way, others bisect; both against the definition."""
     random_ = np.random.default_rng(5)
     for _ in range(60):
         lists = [random_.permutation(300).astype(np.int32)[:120] for _ in range(2)]
@@ -92,14 +115,15 @@ def test_equal_weights_by_turns_and_by_bisection_agree():
         ]
         shortest = min(own.size for own in lists)
         equal = [own[:shortest] for own in lists]
-        turns = certified_window(equal, (Fraction(1), Fraction(1)), Fraction(60), 5)
-        bisected = certified_window(
-            [equal[0], equal[1][:-1]], (Fraction(1), Fraction(1)), Fraction(60), 5
-        )
-        assert turns is not None
-        assert bisected is not None
-        assert turns[0] == bisected[0]
-        assert turns[1].tolist() == bisected[1].tolist()
+        weights, kappa = (Fraction(1), Fraction(1)), Fraction(60)
+        for given in (equal, [equal[0], equal[1][:-1]]):
+            found = certified_window(given, weights, kappa, 5)
+            assert found is not None
+            length, order = found
+            assert proved_by_bounds(given, weights, kappa, 5, length)
+            assert not proved_by_bounds(given, weights, kappa, 5, length - 1)
+            heads = [own[:length].tolist() for own in given]
+            assert order.tolist() == top(heads, weights, kappa, 5)
 
 
 def test_the_closed_form_is_the_smallest_window():

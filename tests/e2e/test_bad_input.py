@@ -108,7 +108,7 @@ def test_bad_override_is_refused_by_name(name, collection, refuse, tmp_path):
 
 
 @pytest.mark.long
-def test_store_that_cannot_be_written_isrefused(collection, desa, tmp_path):
+def test_store_that_cannot_be_written_is_refused(collection, desa, tmp_path):
     (tmp_path / "file").write_text("")
     done = desa(
         "run",

@@ -117,7 +117,9 @@ def test_settings_for_parity_change_only_what_they_decide(config, home):
 
 def test_fewer_draws_keep_the_keys_of_those_that_stay(config, home):
     all_draws, one = _keys(config, home), _keys(replace(config, draws=1), home)
+    assert one.keys() == all_draws.keys()
     assert all(one[name] <= all_draws[name] for name in one)
+    assert len(all_draws["fusion"] - one["fusion"]) == config.draws - 1 > 0
 
 
 def test_n_refs_reuses_generations_and_vectors(config, home):

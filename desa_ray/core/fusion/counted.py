@@ -30,6 +30,7 @@ from desa_ray.core.fusion.counted_kernels import first_certain
 from desa_ray.core.fusion.cutoffs import cut
 from desa_ray.core.fusion.depth import Replay, replay_prefixes
 from desa_ray.core.fusion.exact import P, Q, constants_of
+from desa_ray.core.fusion.reference import closed_window
 from desa_ray.core.fusion.rrf import exact_score
 from desa_ray.core.fusion.rrf_kernels import settle
 
@@ -59,7 +60,7 @@ def head_of(lengths: Sequence[int], weights: Sequence[Fraction], kappa: Fraction
     full = [weight for weight, length in zip(weights, lengths, strict=True) if length >= k]
     if not full:
         return Head(max(lengths), tuple(lengths))
-    m = floor(sum(weights) * (kappa + k) / max(full) - kappa)
+    m = closed_window(sum(weights, Fraction(0)) / max(full), kappa, k)
     return Head(m, state_within(m, lengths, weights, kappa))
 
 

@@ -22,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from desa_ray.core.arrays import Int32s, Int64s, Integer, Truth
+from desa_ray.core.fusion_constants import check_count, checked_kappa, checked_weights
 from desa_ray.errors import DesaError
 
 NEAR = 1e-12  # float sums of up to MAX_CHANNELS terms err by far less
@@ -41,16 +42,8 @@ class RrfConstants:
     """
 
     def __init__(self, weights: tuple[Fraction, ...], kappa: Fraction) -> None:
-        for number, weight in enumerate(weights):
-            if weight.numerator <= 0:
-                raise DesaError(
-                    f"weight {weight} is not > 0",
-                    where=f"channel {number}",
-                    hint="leave the channel out",
-                )
-        if kappa <= -1:
-            raise DesaError(f"kappa {kappa} is not above -1", hint="use one such as 60")
-        self.weights, self.kappa = weights, kappa
+        self.weights = tuple(checked_weights(weights, len(weights)))
+        self.kappa = checked_kappa(kappa)
         common = lcm(*(weight.denominator for weight in weights))
         integers = [int(weight * common) for weight in weights]
         divisor = gcd(*integers)
@@ -121,11 +114,9 @@ def checked(
     """Refuses what S1 and S2 of method.md section 6 exclude (repeated documents are noticed while
     reading).
     """
-    if not channels or len(channels) != len(weights):
-        raise DesaError(
-            f"{len(channels)} channels but {len(weights)} weights",
-            hint="give one weight per channel",
-        )
+    if not channels:
+        raise DesaError("there are no channels", hint="give one or more")
+    check_count(weights, len(channels))
     assert all(channel.dtype == np.int32 and channel.ndim == 1 for channel in channels)
     return constants_of(weights, kappa)
 

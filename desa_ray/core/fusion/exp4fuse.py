@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.exact import NEAR, checked
+from desa_ray.core.fusion.reference import unread_bound
 from desa_ray.core.fusion.rrf import rank_matrix
 from desa_ray.errors import DesaError
 
@@ -115,7 +116,8 @@ class _Scores:
                 low, lists = low + weight / (self.kappa + rank), lists + 1
                 high, possible = high + weight / (self.kappa + rank), possible + 1
             elif seen[c] < self.lengths[c]:
-                high, possible = high + weight / (self.kappa + int(seen[c]) + 1), possible + 1
+                bound = unread_bound(weight, self.kappa, int(seen[c]))
+                high, possible = high + bound, possible + 1
         return (BONUS + lists) * low, (BONUS + possible) * high
 
     def certified(self, top: Ranking, k: int, seen: NDArray[np.int64]) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,16 @@ def unread_bound(weight: Fraction, kappa: Fraction, read: int) -> Fraction:
     of it are read.
     """
     return weight / (kappa + read + 1)
+
+
+def closed_window(share: Fraction, kappa: Fraction, k: int) -> int:
+    """The last rank r with share / (kappa + r) >= 1 / (kappa + k).
+
+    With the sum of all weights over that of a list of k documents as its share, no document behind
+    r in every list precedes that list's first k: they have at least w / (kappa + k) each, and it
+    less than sum(w) / (kappa + r).
+    """
+    return floor(share * (kappa + k) - kappa)
 
 
 def fuse_order(

@@ -9,7 +9,6 @@ whatever follows them. And a cut can be right by chance although nothing proves 
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from desa_ray.core.fusion.cutoffs import renumbered
 from desa_ray.core.fusion.depth import replay_prefixes
 from desa_ray.core.fusion.exact import NEAR
-from desa_ray.core.fusion.reference import unread_bound
+from desa_ray.core.fusion.reference import closed_window, unread_bound
 from desa_ray.core.fusion.rrf import (
     exact_score,
     fuse_order,
@@ -43,7 +42,7 @@ def window(weights: Sequence[Fraction], kappa: Fraction, k: int) -> int:
         kappa: an exact rational > -1.
         k: documents wanted, 1 or more.
     """
-    return max(k, floor(sum(weights) * (kappa + k) / max(weights) - kappa))
+    return max(k, closed_window(sum(weights, Fraction(0)) / max(weights), kappa, k))
 
 
 def certified_window(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+from desa_ray.core.fusion_constants import checked_kappa, checked_weights
 from desa_ray.core.rules import combine
 from desa_ray.core.rules.combine import Combine
 from desa_ray.core.rules.kinds import KINDS, RuleKind, kind_of, named
@@ -192,8 +193,7 @@ def rule_of(
 def _check_numbers(name: str, weights: Sequence[Fraction], kappa: Fraction) -> None:
     if not weights:
         raise DesaError("there are no lists", where="lists", hint="give at least one")
-    if min(weights) <= 0:
-        raise DesaError("a weight is not above 0", where="weights", hint="leave that list out")
+    checked_weights(weights, len(weights), of="list", where="weights")
     kind = KINDS[name]
     if kind.weights_sum_to_one and sum(weights) != 1:
         what = f"weights of {name} sum to {sum(weights)}, not to 1"
@@ -201,8 +201,8 @@ def _check_numbers(name: str, weights: Sequence[Fraction], kappa: Fraction) -> N
     if kind.small_kappa(kappa):
         what, hint = f"{kind.kappa_name} is {kappa}", f"use {kind.least_kappa} or more"
         raise DesaError(what, where="kappa", hint=hint)
-    if kind.wants_kappa and kappa <= -1:
-        raise DesaError(f"kappa is {kappa}", where="kappa", hint="use a value above -1")
+    if kind.wants_kappa:
+        checked_kappa(kappa)
 
 
 def _check_bounds(bounds: Sequence[ScoreBounds], chosen: Normaliser | None, count: int) -> None:
