@@ -272,6 +272,7 @@ class EvaluationConfig:
     exclude_self: bool = False
     measures: tuple[str, ...] = ()
     access_depths: bool = False
+    exponential_cutoffs: bool = False
     run_depth: Count = 1000
 
 

@@ -156,7 +156,13 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
 
 def _task(config: DictConfig) -> None:
     plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    for name in ("fusion", "sparse", "generator", PARITY):  # of the group parity, for runs
+    for name in (
+        "fusion",
+        "sparse",
+        "generator",
+        "evaluation",
+        PARITY,
+    ):  # of the group parity, for runs
         plain.pop(name, None)
     options = checked(ReportConfig, plain)
     (make_report if options.query is None else tell_story)(options, output_folder())

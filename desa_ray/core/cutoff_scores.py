@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from pytrec_eval import RelevanceEvaluator
 
+from desa_ray.core.plain_measures import ndcg
+
 # Measure, as trec_eval spells it -> column of the records. Read from trec_eval itself, which
 # `desa_ray.core.evaluation` reaches through ir_measures: that makes an object of every value, and
 # there are some cutoffs per query.
 CUT_MEASURES = {"ndcg_cut_10": "cut_ndcg_at_10", "recall_20": "cut_recall_at_20"}
+CUT_EXPONENTIAL = "cut_ndcg_exp_at_10"  # nDCG@10 with gain 2^grade - 1
 
 
 def cut_scores(
@@ -51,3 +54,24 @@ def cut_scores(
             of_measures[column] = [score[measure] for score in scores]
         columns.append(of_measures)
     return columns
+
+
+def exponential_cut_scores(
+    queries: Sequence[str],
+    tops: Sequence[Sequence[Sequence[str]]],
+    grades: Mapping[str, Mapping[str, int]],
+) -> list[list[float] | None]:
+    """nDCG@10 with gain 2^grade - 1 of each query's tops, one value per cutoff; arguments as those
+    of `cut_scores`.
+    """
+    found: list[list[float] | None] = []
+    for query, of_query in zip(queries, tops, strict=True):
+        own = grades.get(query)
+        if own is None:
+            found.append(None)
+            continue
+        scored: dict[tuple[str, ...], float] = {}
+        for top in dict.fromkeys(tuple(top) for top in of_query):
+            scored[top] = ndcg(top, own, cutoff=10, dcg="exp-log2")
+        found.append([scored[tuple(top)] for top in of_query])
+    return found

@@ -293,6 +293,8 @@ class Builder:
         }
         if config.fusion.replay != "exact":
             params["replay"] = config.fusion.replay
+        if config.evaluation.exponential_cutoffs:
+            params["exponential_cutoffs"] = True
         params |= rule_params(method, config.fusion)
         if method.fusion not in BY_SCORES and (plugged := rule_plugin(method.fusion)):
             params["plugin"] = plugged

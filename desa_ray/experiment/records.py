@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from desa_ray.core.cutoff_scores import CUT_EXPONENTIAL
 from desa_ray.core.evaluation import (
     EXPONENTIAL,
     EXPONENTIAL_COLUMN,
@@ -62,7 +63,8 @@ REFERENCE = {
 
 def records_schema(measures: list[str]) -> pl.Schema:
     """Columns of `records.parquet`: labels, the fused record, `reference_...` of Original, one
-    Float64 per measure, nDCG@10 with exponential gain, and what unjudged documents leave open.
+    Float64 per measure, nDCG@10 with exponential gain (also under the cutoffs, where it is known),
+    and what unjudged documents leave open.
     """
     reference = {f"reference_{name}": dtype for name, dtype in REFERENCE.items()}
     return pl.Schema(
@@ -72,6 +74,7 @@ def records_schema(measures: list[str]) -> pl.Schema:
             **reference,
             **{metric_name(m): pl.Float64() for m in measures},
             EXPONENTIAL_COLUMN: pl.Float64(),
+            CUT_EXPONENTIAL: pl.List(pl.Float64()),
             **dict.fromkeys(OF_JUDGMENTS, pl.Float64()),
             **ACCESS,
         }
@@ -180,6 +183,8 @@ def cell_records(cell: Cell) -> pl.DataFrame:
         }
         frame = read_fused(stage)
         frame = frame.with_columns(exponential_ndcg(stage, frame, grades))
+        if CUT_EXPONENTIAL not in frame.columns:
+            frame = frame.with_columns(of_binary_grades(grades).alias(CUT_EXPONENTIAL))
         frame = frame.with_columns(of_judgments(stage, frame, grades))
         frame = with_access_depths(frame, cell.access[draw] if cell.access else None)
         left_out = [queries[row] for row in calibration_rows(stage)]
@@ -210,6 +215,14 @@ def exponential_ndcg(stage: Stage, fused: pl.DataFrame, grades: Grades) -> pl.Se
     values = scored(grades, tops, [EXPONENTIAL])
     found = [values.get((query, EXPONENTIAL)) for query in fused["query_id"]]
     return pl.Series(EXPONENTIAL_COLUMN, found, pl.Float64())
+
+
+def of_binary_grades(grades: Grades) -> pl.Expr:
+    """nDCG@10 with exponential gain under the cutoffs, of fusions that did not compute it: where
+    all grades of a query are 0 or 1 the two gains are the same; else null.
+    """
+    binary = [query for query, own in grades.items() if max(own.values()) <= 1]
+    return pl.when(pl.col("query_id").is_in(binary)).then("cut_ndcg_at_10")
 
 
 def of_judgments(stage: Stage, fused: pl.DataFrame, grades: Grades) -> list[pl.Series]:

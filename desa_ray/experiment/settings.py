@@ -38,7 +38,11 @@ NO_KEY = (
 
 # A setting that came with a later version stands where it differs from what was done before it:
 # records of both versions then agree.
-LATER = {"sparse.analyzer": "en", "fusion.rule": DEFAULT_RULE}
+LATER = {
+    "sparse.analyzer": "en",
+    "fusion.rule": DEFAULT_RULE,
+    "evaluation.exponential_cutoffs": "false",
+}
 
 
 def cell_settings(cell: Cell) -> dict[str, str]:

@@ -4,6 +4,7 @@
 Shares count query-draws within each data set, then are averaged over data sets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +13,17 @@ import polars as pl
 from desa_ray.core.statistics.aggregate import macro
 from desa_ray.core.statistics.inference import TIE
 from desa_ray.report.draws import has, paired_draws
-from desa_ray.report.gain import LINEAR_COLUMN
+from desa_ray.report.gain import CUT_LINEAR, LINEAR_COLUMN
 from desa_ray.report.names import EFFECTIVENESS, NDCG, Outcome, method_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
 
 CUTOFFS = ("cutoffs", "cut_ndcg_at_10", "cut_recall_at_20", "cut_same_top")
 LABELS = ("gain", "tie", "loss")
+LINEAR = (
+    "nDCG@10 is judged with linear gain here: the records hold no other under cutoffs"
+    " (evaluation.exponential_cutoffs=true, which parity=release sets)"
+)
 
 
 @dataclass(frozen=True)
@@ -57,19 +62,24 @@ def transitions(
     matrices = []
     for dataset in study.datasets:
         cut = f"cut_{outcome.column}"
-        columns = ("cutoffs", cut, outcome.column, LINEAR_COLUMN)
+        columns = ("cutoffs", cut, outcome.column, LINEAR_COLUMN, CUT_LINEAR)
         pairs = paired_draws(study, dataset, method or study.roles.own, columns).with_columns(
             _at(f"cut_{outcome.column}", length), _at(f"cut_{outcome.column}", length, "_original")
         )
         pairs = pairs.drop_nulls([outcome.column, f"cut_{outcome.column}"])
         fixed = _labels(pairs, f"cut_{outcome.column}")
-        # Results under cutoffs are recorded with linear gain, so both labels have it.
-        linear = outcome is NDCG and LINEAR_COLUMN in pairs.columns
+        # Where results under cutoffs are known with linear gain only, both labels have it.
+        linear = outcome is NDCG and _keeps_linear(pairs.columns)
         complete = _labels(pairs, LINEAR_COLUMN if linear else outcome.column)
         counts = np.zeros((3, 3))
         np.add.at(counts, (fixed, complete), 1)
         matrices.append(100 * counts / max(len(fixed), 1))
     return Transitions(np.mean(matrices, axis=0))
+
+
+def _keeps_linear(columns: Sequence[str]) -> bool:
+    """Whether a report with exponential gain judges nDCG under cutoffs with linear gain."""
+    return LINEAR_COLUMN in columns and CUT_LINEAR not in columns
 
 
 def _at(column: str, length: int, suffix: str = "") -> pl.Expr:
@@ -104,7 +114,10 @@ def cutoff_tables(study: Study) -> list[Table]:
                 cells.append(Row(shown | dict(zip(LABELS, shares, strict=True)), about))
     each = "each query-draw once with both lists cut at L, once complete; macro shares"
     names = f"{method_name(own)} against {method_name(study.roles.base)}"
-    note = f"{names}, {each}"
+    notes = [f"{names}, {each}"]
+    subject = study.cell(study.datasets[0], own)
+    if subject and _keeps_linear(subject.records.columns):
+        notes.append(LINEAR)
     first = (
         Column("length", "L", "{:d}"),
         Column("outcome", "outcome"),
@@ -112,13 +125,13 @@ def cutoff_tables(study: Study) -> list[Table]:
     )
     onward = tuple(Column(label, f"complete: {label} %", "{:.2f}") for label in LABELS)
     tables = [
-        Table("cutoffs", "Fixed cutoffs", _columns(), rows, [note]),
+        Table("cutoffs", "Fixed cutoffs", _columns(), rows, notes),
         Table(
             "transitions",
             "Fixed cutoffs: transitions",
             (*first, *onward),
             cells,
-            [note],
+            notes,
             detail=True,
         ),
     ]
@@ -132,7 +145,9 @@ def cutoff_tables(study: Study) -> list[Table]:
         columns = (Column("method", "method"), *_columns())
         note = f"each against {method_name(study.roles.base)}, {each}"
         title = "Fixed cutoffs, every method"
-        tables.append(Table("cutoffs_by_method", title, columns, by_method, [note], detail=True))
+        tables.append(
+            Table("cutoffs_by_method", title, columns, by_method, [note, *notes[1:]], detail=True)
+        )
     return tables
 
 

@@ -6,11 +6,13 @@ from typing import Literal
 
 import polars as pl
 
+from desa_ray.core.cutoff_scores import CUT_EXPONENTIAL
 from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.errors import DesaError
 
 Gain = Literal["linear", "exponential"]
-LINEAR_COLUMN = "ndcg_linear_at_10"  # what `ndcg_at_10` held before; cutoffs are recorded with it
+LINEAR_COLUMN = "ndcg_linear_at_10"  # what `ndcg_at_10` held before
+CUT_COLUMN, CUT_LINEAR = "cut_ndcg_at_10", "cut_ndcg_linear_at_10"  # the same under cutoffs
 
 
 def with_gain(records: pl.DataFrame, gain: Gain) -> pl.DataFrame:
@@ -19,7 +21,8 @@ def with_gain(records: pl.DataFrame, gain: Gain) -> pl.DataFrame:
     Args:
         records: query records.
         gain: `exponential` moves `ndcg_exp_at_10` there, and keeps the linear value in
-            `ndcg_linear_at_10`.
+            `ndcg_linear_at_10`; likewise `cut_ndcg_exp_at_10` where all records have it. Where some
+            do not, values under cutoffs keep linear gain.
 
     Raises:
         DesaError: the records lack a value with exponential gain.
@@ -32,6 +35,14 @@ def with_gain(records: pl.DataFrame, gain: Gain) -> pl.DataFrame:
         what = f"these records lack {EXPONENTIAL_COLUMN}, nDCG with exponential gain"
         hint = "run the cells again (what is stored is reused), or leave compare= and gain= out"
         raise DesaError(what, where="records", hint=hint)
-    return records.with_columns(
+    moved = records.with_columns(
         pl.col("ndcg_at_10").alias(LINEAR_COLUMN), pl.col(EXPONENTIAL_COLUMN).alias("ndcg_at_10")
+    )
+    if not {CUT_COLUMN, CUT_EXPONENTIAL} <= set(records.columns):
+        return moved
+    unknown = pl.col(CUT_COLUMN).is_not_null() & pl.col(CUT_EXPONENTIAL).is_null()
+    if records.filter(unknown).height:
+        return moved
+    return moved.with_columns(
+        pl.col(CUT_COLUMN).alias(CUT_LINEAR), pl.col(CUT_EXPONENTIAL).alias(CUT_COLUMN)
     )

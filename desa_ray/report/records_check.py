@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from desa_ray.core.cutoff_scores import CUT_EXPONENTIAL
 from desa_ray.core.evaluation import EXPONENTIAL_COLUMN
 from desa_ray.core.identifiers import rational
 from desa_ray.core.judged import COLUMNS as OF_JUDGMENTS
@@ -39,7 +40,10 @@ REQUIRED = (
 )
 # Checked where they are there. Lists named `cut_...` hold a value per cutoff.
 CUT_SHARES = ("cut_ndcg_at_10", "cut_recall_at_20")
-CUTS = ("cut_same_top", *CUT_SHARES, *(f"reference_{name}" for name in CUT_SHARES))
+CUTS = (
+    *("cut_same_top", *CUT_SHARES, CUT_EXPONENTIAL),
+    *(f"reference_{name}" for name in CUT_SHARES),
+)
 FURTHER_WHOLE = ("steps", *(f"reference_{name}" for name in WHOLE_OR_NONE[1:]))
 FURTHER_SHARES = (EXPONENTIAL_COLUMN, *OF_JUDGMENTS, *(f"reference_{name}" for name in SHARES))
 FURTHER_NUMBERS = ("turnover", "rr_change", "support_retained")

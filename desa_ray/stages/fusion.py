@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from desa_ray.core.cutoff_scores import cut_scores
+from desa_ray.core.cutoff_scores import CUT_EXPONENTIAL, cut_scores, exponential_cut_scores
 from desa_ray.core.diagnostics import rr_change, support_retained, turnover
 from desa_ray.core.evaluation import depth_needed, metric_name, scored
 from desa_ray.core.fusion.cutoffs import cut
@@ -66,11 +66,14 @@ MOST_JOINED = 4  # shards of `shard_queries` that become one
 RUN = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
 
 
-def fused_schema(measures: list[str]) -> pl.Schema:
+def fused_schema(params: Params) -> pl.Schema:
     """Columns of a fused-record table: the fixed ones, then one Float64 per measure (null: no
-    positive judgment).
+    positive judgment), and nDCG with exponential gain under the cutoffs where it was asked for.
     """
-    return pl.Schema({**FUSED, **{metric_name(measure): pl.Float64() for measure in measures}})
+    own: dict[str, Any] = {metric_name(measure): pl.Float64() for measure in params["measures"]}
+    if params.get("exponential_cutoffs"):
+        own[CUT_EXPONENTIAL] = pl.List(pl.Float64())
+    return pl.Schema({**FUSED, **own})
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,10 @@ def _evaluated(
         query = record["query_id"]
         record |= {metric_name(measure): values.get((query, measure)) for measure in measures}
         record |= of_cutoffs
+    if inputs.params.get("exponential_cutoffs"):
+        exponential = exponential_cut_scores(queries, cut_tops, grades)
+        for record, own in zip(records, exponential, strict=True):
+            record[CUT_EXPONENTIAL] = own
     return records
 
 
@@ -244,7 +251,7 @@ def _write(
     docs = inputs.listed([one.head[: inputs.params["run_depth"]] for one in fused])
     run = pl.DataFrame({"query_id": [one["query_id"] for one in records], "docs": docs}, RUN)
     write_table(artifact, shard.parts[0], run, RUN)
-    schema = fused_schema(inputs.params["measures"])
+    schema = fused_schema(inputs.params)
     columns: dict[str, list] = {}
     for name in schema:
         columns[name] = [record.get(name) for record in records]
@@ -328,7 +335,7 @@ def query_record(
 def read_fused(stage: Stage) -> pl.DataFrame:
     """The records of one method and draw, in query order."""
     artifact = stage.artifact
-    schema = fused_schema(stage.params["measures"])
+    schema = fused_schema(stage.params)
     shards = stage.stored_shards()
     return pl.concat([read_table(artifact, shard.parts[1], schema) for shard in shards])
 

@@ -3,12 +3,14 @@ worked by hand.
 """
 
 from fractions import Fraction
+from math import log2
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from desa_ray.core.cutoff_scores import cut_scores, exponential_cut_scores
 from desa_ray.core.fusion.cutoffs import CUTOFFS, cut, prefix_tops
 from desa_ray.core.fusion.registry import FUSIONS
 
@@ -101,3 +103,16 @@ def test_cut_keeps_heads(length):
         [3, 1, 2][:length],
         [],
     ]
+
+
+def test_exponential_gain_of_tops_is_a_hand_computation():
+    """Grades 3 and 1 weigh 7 and 1; what is not judged weighs nothing, nor does rank 11."""
+    ideal = 7 + 1 / log2(3)
+    tops = [["b", "a"], ["a", "b"], ["x"], [], [*"0123456789", "a"]]
+    found = exponential_cut_scores(["q", "unjudged"], [tops, [["a"]] * 5], {"q": {"a": 3, "b": 1}})
+    assert found[0] == pytest.approx([(1 + 7 / log2(3)) / ideal, 1, 0, 0, 0], abs=1e-15)
+    assert found[1] is None
+    binary = {"q": {"a": 1, "b": 1, "c": 0}}
+    (linear,) = cut_scores(["q"], [tops], binary)
+    (power,) = exponential_cut_scores(["q"], [tops], binary)
+    assert power == pytest.approx(linear["cut_ndcg_at_10"], abs=1e-15)

@@ -85,6 +85,7 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "fusion.k": ((), "fusion.k=10"),
     "evaluation.exclude_self": ((), "evaluation.exclude_self=true"),
     "evaluation.measures": ((), "evaluation.measures=[AP]"),
+    "evaluation.exponential_cutoffs": ((), "evaluation.exponential_cutoffs=true"),
     "evaluation.run_depth": ((), "evaluation.run_depth=20"),
     "ranking": ((), "ranking=lazy"),
     **{

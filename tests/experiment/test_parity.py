@@ -20,6 +20,7 @@ def test_a_run_with_it_sets_what_decides_results():
     values = plain("config", "parity=release", "method=hyde")
     config = parse({key: values[key] for key in RUN_KEYS if key in values})
     assert (config.fusion.replay, config.sparse.scores) == ("release", "adjusted")
+    assert config.evaluation.exponential_cutoffs
     shorts = {name: f"{name}_short" for name in ("hyde", "mugi", "query2doc")}
     assert config.generator.map == shorts
     ours = plain("config")

@@ -33,6 +33,23 @@ def test_linear_and_exponential_gain_differ_as_by_hand(collection, tmp_path):
     assert (second["ndcg_at_10"], second["ndcg_exp_at_10"]) == (1, 1)
 
 
+def test_exponential_gain_under_cutoffs_is_asked_for(collection, tmp_path):
+    """Three documents end before every cutoff, so each value is the complete one. Without the
+    setting it is known of binary grades only, where both gains are the same.
+    """
+    judge(collection, ("q1", "d0", 1), ("q1", "d1", 3), ("q2", "d2", 1), ("q2", "d0", -1))
+    asked = config(collection, "method=bm25", "evaluation.exponential_cutoffs=true")
+    _, records, _ = computed(asked, tmp_path)
+    for row in records.iter_rows(named=True):
+        assert row["cut_ndcg_exp_at_10"] == pytest.approx([row["ndcg_exp_at_10"]] * 7, abs=1e-12)
+    _, usual, _ = computed(config(collection, "method=bm25"), tmp_path)
+    first, second = usual.sort("query_id").iter_rows(named=True)
+    assert first["cut_ndcg_exp_at_10"] is None
+    assert second["cut_ndcg_exp_at_10"] == second["cut_ndcg_at_10"] == [1.0] * 7
+    own = ["config_hash", "fusion_key", "settings", "cut_ndcg_exp_at_10"]
+    assert records.drop(own).equals(usual.drop(own), null_equal=True)
+
+
 @pytest.mark.long
 def test_kept_absent_documents_count_as_never_found(collection, tmp_path):
     """In ideal gains and recall; a query that asks for nothing else scores 0, also in a sample."""
