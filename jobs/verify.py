@@ -2,9 +2,9 @@
 
 An expectations file (conf/expected/NAME.yaml) lists conditions: overrides, metric, value, tolerance
 and the value's source. Conditions are run like any cell, so what is stored is reused. Those whose
-collection, encoder or engine is not there are listed with the reason and left out; the exit code is
-1 if one that was checked does not hold. A row with `differs: REASON` is shown for comparison only:
-its value was obtained in another way, so it need not hold.
+collection, encoder or engine is not there are listed, a line each with the reason, and left out;
+the exit code is 1 if one that was checked does not hold. A row with `differs: REASON` is shown for
+comparison only: its value was obtained in another way, so it need not hold.
 """
 
 from collections import Counter
@@ -78,17 +78,16 @@ def _task(config: DictConfig) -> None:
     common = [o for o in HydraConfig.get().overrides.task if not o.startswith("expected=")]
     specs = _specs(rows, common, output_folder())
     lacking = _lacking(specs)
-    reasons = Counter(
-        lacking[tuple(row["overrides"])] for row in rows if tuple(row["overrides"]) in lacking
-    )
+    held = Counter(tuple(row["overrides"]) for row in rows)
+    for overrides, reason in lacking.items():
+        number = counted(held[overrides], "expectation")
+        note(f"{' '.join(overrides)}: {number} not checked: {reason}")
     if len(lacking) == len(specs):
         raise DesaError(
-            f"none of {counted(len(rows), 'expectation')} can be checked: {listed(reasons)}",
+            f"none of {counted(len(rows), 'expectation')} can be checked, for the reasons above",
             where="expected",
             hint="set dataset.path= and encoder.path= to local folders",
         )
-    for reason, count in reasons.items():
-        note(f"{counted(count, 'expectation')} not checked: {reason}")
     run = {overrides: spec for overrides, spec in specs.items() if overrides not in lacking}
     summary = output_folder() / "summary.json"
     summaries = run_cells(list(run.values()), summary=summary, listener=ConsoleListener())
