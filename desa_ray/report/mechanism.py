@@ -19,6 +19,7 @@ DIAGNOSTICS = {
     "turnover": "sparse top-20 turnover (%)",
     "rr_change": "relevant RR change",
 }
+PERCENT = {"turnover": 100, "support_retained": 100}  # shares in records
 NO_RELEVANT = (
     "query-draws without a relevant document in both rankings: their RR change counts as 0"
 )
@@ -36,17 +37,21 @@ def has_mechanism(study: Study, method: str | None = None) -> bool:
     return any(cell.records[name].count() for cell in cells if cell for name in NEEDED)
 
 
-def mechanism_draws(study: Study, dataset: str, method: str | None = None) -> pl.DataFrame:
-    """A method's (the subject's) query-draws without fallbacks, with turnover and support retained
-    in percent, a missing RR change as 0, and `no_relevant`, whether it was missing.
+def diagnostic_draws(study: Study, dataset: str, method: str | None = None) -> pl.DataFrame:
+    """A method's (the subject's) query-draws without fallbacks, with a missing RR change as 0, and
+    `no_relevant`, whether it was missing.
     """
     cell = study.cell(dataset, method or study.roles.own)
     assert cell
     return cell.records.filter(~pl.col("fallback")).with_columns(
-        pl.col("turnover", "support_retained") * 100,
-        pl.col("rr_change").fill_null(0.0),
-        no_relevant=pl.col("rr_change").is_null(),
+        pl.col("rr_change").fill_null(0.0), no_relevant=pl.col("rr_change").is_null()
     )
+
+
+def mechanism_draws(study: Study, dataset: str, method: str | None = None) -> pl.DataFrame:
+    """The same with turnover and support retained in percent."""
+    draws = diagnostic_draws(study, dataset, method)
+    return draws.with_columns(pl.col(name) * scale for name, scale in PERCENT.items())
 
 
 def mechanism_table(study: Study) -> Table | None:

@@ -20,7 +20,7 @@ from desa_ray.core.statistics.correlation import (
     spearman_interval,
 )
 from desa_ray.report.draws import paired_draws
-from desa_ray.report.mechanism import DIAGNOSTICS, has_mechanism, mechanism_draws
+from desa_ray.report.mechanism import DIAGNOSTICS, PERCENT, diagnostic_draws, has_mechanism
 from desa_ray.report.names import dataset_name, method_name
 from desa_ray.report.study import Study
 from desa_ray.report.table import Column, Row, Table, Value
@@ -62,14 +62,15 @@ def operator_draws(study: Study, dataset: str, diagnostic: str) -> pl.DataFrame:
     """One row per query-draw: the diagnostic and the outcomes of its operator alone.
 
     Returns:
-        Columns `query_id`, `draw`, the diagnostic (turnover in percent, a missing RR change as 0),
-        and `OUTCOMES` over the reference: differences of nDCG@10 and Recall@20, reductions of
-        each depth in percent of the reference's (0 where that is 0). Fallbacks are left out.
+        Columns `query_id`, `draw`, the diagnostic (turnover as the share that records hold: in
+        percent, other means over draws would be equal floats; a missing RR change as 0), and
+        `OUTCOMES` over the reference: differences of nDCG@10 and Recall@20, reductions of each
+        depth in percent of the reference's (0 where that is 0). Fallbacks are left out.
     """
     method = alone(study, diagnostic)
     assert study.cell(dataset, method)
     assert study.cell(dataset, study.roles.base)
-    drivers = mechanism_draws(study, dataset).select("query_id", "draw", diagnostic)
+    drivers = diagnostic_draws(study, dataset).select("query_id", "draw", diagnostic)
     needed = ("fallback", "ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse")
     both = paired_draws(study, dataset, method, needed).filter(~pl.col("fallback"))
     outcomes = both.select(
@@ -166,7 +167,8 @@ def average_quarters(found: Sequence[Sequence[Mapping[str, float]]]) -> list[dic
 def _quarter_row(
     found: Mapping[str, float], label: Mapping[str, Value], about: Mapping[str, object]
 ) -> Row:
-    return Row({**label, **found}, {**about, "quartile": found["quarter"]})
+    mean = found["mean"] * PERCENT.get(str(about["diagnostic"]), 1)
+    return Row({**label, **found, "mean": mean}, {**about, "quartile": found["quarter"]})
 
 
 def _quarter_columns(study: Study) -> tuple[Column, ...]:

@@ -39,6 +39,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "generation_cost": ("dataset", "generator", "prompt"),
     "gains_over_shared": ("comparator",),
     "access_changes": ("dataset", "method"),
+    "held_out": ("group", "method"),
     "robustness": ("axis", "value", "dataset"),
 }
 WITHOUT_TEXT = ("original", "bm25", "dense_original")  # methods that need no generator

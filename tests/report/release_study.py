@@ -1,6 +1,8 @@
 """Query records that hold the authors' published rows: one query per data set with its means."""
 
 from collections.abc import Mapping
+from fractions import Fraction
+from math import lcm
 from typing import Any
 
 import polars as pl
@@ -121,4 +123,85 @@ def difference_records() -> pl.DataFrame:
         for method, values in (("original", original), ("desa", desa)):
             one = cell(dataset, method, queries=["any"], draws=1, without=WITHOUT)
             frames.append(one.drop("query_id", "draw", *columns).join(values, how="cross"))
+    return pl.concat(frames, how="diagonal_relaxed")
+
+
+DIAGNOSTICS: Mapping[str, pl.Expr] = {
+    "dense_angle_deg": pl.col("dense_angle_degrees"),
+    "turnover": pl.col("sparse_top20_turnover"),
+    # 0 there without a ranked relevant document, null in our records
+    "rr_change": pl.when(pl.col("sparse_ranked_relevant_documents") > 0).then(
+        "sparse_relevant_rr_delta"
+    ),
+    "support_retained": pl.col("sparse_support_retention"),
+}
+
+
+MOST_DEPTH = 200_000  # more than any collection holds; fractions of less differ by 2.5e-11
+THEIRS = {"desa": "proposed", "dense_only": "dense_only", "sparse_only": "sparse_only"}
+
+
+def with_whole_depths(rows: pl.DataFrame, channel: str) -> pl.DataFrame:
+    """Their reductions in percent as whole depths: the least that have exactly these shares."""
+    found: dict[str, list[Fraction]] = {}
+    base: dict[str, int] = {}
+    for name in THEIRS.values():
+        shares = 1 - rows[f"{name}_{channel}_depth_reduction_pct"] / 100
+        found[name] = [Fraction(share).limit_denominator(MOST_DEPTH) for share in shares]
+        for query, share in zip(rows["query_id"], found[name], strict=True):
+            base[query] = lcm(base.get(query, 1), share.denominator)
+    of_query = [base[query] for query in rows["query_id"]]
+    columns = [pl.Series(f"original_{channel}", of_query)]
+    for name, shares in found.items():
+        own = [int(share * whole) for share, whole in zip(shares, of_query, strict=True)]
+        columns.append(pl.Series(f"{name}_{channel}", own))
+    return rows.with_columns(columns)
+
+
+def mechanism_records() -> pl.DataFrame:
+    """The published diagnostics per query-draw as DESA's, and its outcomes and those of each half
+    as differences to an Original of effectiveness 0.
+
+    The draw that is no row there fell back.
+    """
+    frames: list[pl.DataFrame] = []
+    for of_dataset in per_draw().partition_by("dataset", maintain_order=True):
+        rows = with_whole_depths(with_whole_depths(of_dataset, "dense"), "sparse")
+        original = rows.unique("query_id", maintain_order=True).select(
+            query_id="query_id",
+            draw=0,
+            fallback=False,
+            ndcg_at_10=0.0,
+            recall_at_20=0.0,
+            depth_dense="original_dense",
+            depth_sparse="original_sparse",
+        )
+        every = original.select("query_id").join(pl.DataFrame({"draw": [0, 1, 2]}), how="cross")
+        usual = original.drop("draw", "fallback").rename(
+            lambda n: n if n == "query_id" else f"_{n}"
+        )
+        values = {"original": original}
+        for method, name in THEIRS.items():
+            known = rows.select(
+                query_id="query_id",
+                draw=pl.col("draw_id").cast(pl.Int64),
+                fallback=False,
+                ndcg_at_10=f"{name}_delta_ndcg",
+                recall_at_20=f"{name}_delta_recall",
+                depth_dense=f"{name}_dense",
+                depth_sparse=f"{name}_sparse",
+                **(DIAGNOSTICS if method == "desa" else {}),
+            )
+            whole = every.join(known, on=["query_id", "draw"], how="left").join(
+                usual, on="query_id"
+            )
+            outcomes = original.columns[3:]
+            values[method] = whole.select(
+                *(name for name in known.columns if name not in (*outcomes, "fallback")),
+                pl.col("fallback").fill_null(value=True),
+                *(pl.coalesce(column, f"_{column}").alias(column) for column in outcomes),
+            )
+        for method, own in values.items():
+            one = cell(rows["dataset"][0], method, queries=["any"], draws=1, without=WITHOUT)
+            frames.append(one.drop(set(own.columns) & set(one.columns)).join(own, how="cross"))
     return pl.concat(frames, how="diagonal_relaxed")

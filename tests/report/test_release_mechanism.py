@@ -4,8 +4,19 @@ import polars as pl
 import pytest
 
 from desa_ray.core.statistics.aggregate import macro, quarters, spearman
-from desa_ray.report.mechanism_gains import average_quarters, quarter_rows, query_means
+from desa_ray.report.mechanism import mechanism_table
+from desa_ray.report.mechanism_gains import (
+    average_quarters,
+    correlations_tables,
+    quarter_rows,
+    quartiles_tables,
+    query_means,
+)
+from desa_ray.report.published import Published
+from desa_ray.report.study import Study
+from tests.release_compare import build
 from tests.release_data import RELEASE, per_draw
+from tests.report.release_study import mechanism_records
 
 # The release's mechanism -> our diagnostic, its column, the method alone, the channel it reads.
 MECHANISMS = {
@@ -82,6 +93,53 @@ def test_mechanism_means_are_the_published_ones():
     expected = (11.976407991313934, 0.26148566375930826, 0.010719429073351846)
     assert found == pytest.approx(expected, abs=1e-12)
     assert rows["dense_angle_degrees"].max() == pytest.approx(27.870518997735427, abs=1e-12)
+
+
+@pytest.mark.long
+def test_the_reports_tables_on_their_rows_differ_by_nothing():
+    """Means, extremes and counts; quarters and correlations, macro and in each data set.
+
+    Their depth reductions are a last digit off in some draws, so that other means over draws are
+    equal: correlations with them agree to 1e-3 here, and exactly where theirs are taken as they are
+    (above).
+    """
+    study, published = Study(mechanism_records()), Published(build())
+    tables = [mechanism_table(study), *quartiles_tables(study), *correlations_tables(study)]
+    numbers = {}
+    for table in tables:
+        assert table is not None
+        beside = published.beside(table, study)
+        assert beside is not None, table.name
+        numbers[table.name] = len(beside.rows)
+        for row in beside.rows:
+            ranked = "depth reduction" in str(row.values["row"]) and "correl" in table.name
+            off = 1e-3 if ranked else 1e-9
+            assert row.values["difference"] == pytest.approx(0, abs=off), row.values
+    # Eight values of 8 rows; four of two diagnostics' quarters, macro and of each of seven sets;
+    # five correlations, macro and of each of seven sets.
+    assert numbers == {
+        "mechanism": 8 * 8,
+        "mechanism_quartiles": 4 * 2 * 4,
+        "mechanism_quartiles_by_dataset": 7 * 4 * 2 * 4,
+        "correlations": 5,
+        "correlations_by_dataset": 7 * 5,
+    }
+
+
+def test_their_tie_adjuster_lost_25_documents_on_touche():
+    """Ours keeps all: tests/e2e/test_methods.py holds its least share to be exactly 1."""
+    rows = per_draw().filter(pl.col("dataset") == "webis-touche2020")
+    lost = rows["sparse_missing_documents"]
+    assert (rows.height, int((lost > 0).sum()), int(lost.sum())) == (147, 23, 25)
+    (row,) = [
+        own.values
+        for own in mechanism_table(Study(mechanism_records())).rows
+        if own.about.get("dataset") == "webis-touche2020"
+    ]
+    assert row["support_retained"] == pytest.approx(100 * 0.9999989569326038, abs=1e-10)
+    assert row["min_support"] == pytest.approx(100 * 0.9999881233038592, abs=1e-10)
+    others = per_draw().filter(pl.col("dataset") != "webis-touche2020")
+    assert others["sparse_missing_documents"].sum() == 0
 
 
 def test_quarters_go_by_rank_and_keep_equal_values_together():

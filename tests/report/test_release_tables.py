@@ -132,6 +132,13 @@ def test_qudar_depths_are_the_published(study):
     assert row(depths, method="qudar_complete")["depth_total"] == close(5478.375543058993)
 
 
+def test_unchanged_outcomes_are_the_published_counts():
+    """Of 11,328 query-draws, 10,438 nDCG values and 11,219 Recall values (CHECKS 11)."""
+    shares = build()["qudar_weights"]["Top-1000 scores"]
+    for column, count in (("ndcg_at_10", 10_438), ("recall_at_20", 11_219)):
+        assert shares[f"{column}_unchanged"] * 11_328 / 100 == pytest.approx(count, abs=1e-6)
+
+
 def test_the_papers_preset_resamples_as_its_authors():
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         composed = OmegaConf.to_container(compose("report", ["preset=paper"]), resolve=True)
@@ -200,7 +207,7 @@ def test_their_rows_beside_their_numbers_differ_by_nothing(study):
     beside = {own.name: other for own, other in report.tables if other is not None}
     assert {"main", "per_dataset", "channel_evidence", "external", "ablations"} <= set(beside)
     assert {"operator_controls", "qudar_effects", "qudar_weights", "robustness"} <= set(beside)
-    assert {"macro_intervals", "gains_over_shared", "access_changes"} <= set(beside)
+    assert {"macro_intervals", "gains_over_shared", "access_changes", "held_out"} <= set(beside)
     assert "outcome_labels" in beside
     resampled = ("CI", "p", "wins", "outcomes")
     for name, table in beside.items():
