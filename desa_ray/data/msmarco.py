@@ -6,10 +6,11 @@ Lines of the collection and of queries are an id, a tab and the text; those of q
 belong to a split; others are left out, with a count.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from desa_ray.data.raw import RawCollection, grade_of
+from desa_ray.data.raw import BLANKS, RawCollection, grade_of
 from desa_ray.data.source import SourceFile, check_split, plain_file
 from desa_ray.errors import DesaError
 from desa_ray.lines import MAX_JSON_BYTES, Findings, numbered_lines, shown
@@ -75,7 +76,7 @@ def _texts(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str]]:
 
 def _qrels(file: SourceFile, findings: Findings) -> Iterator[tuple[str, str, int]]:
     for number, line in numbered_lines(file.blocks(), file.label, findings):
-        columns = line.split()
+        columns = re.split(f"[{BLANKS}]+", line.strip(BLANKS))
         if len(columns) != 4:
             hint = "write: query iteration passage grade"
             findings.line(file.label, number, "not four columns", shown(line), hint=hint)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import polars as pl
 import pyarrow.parquet  # pyright: ignore[reportMissingTypeStubs]
 
+from desa_ray.columnar import parquet_table
 from desa_ray.errors import DesaError
 from desa_ray.lines import CONTROL, shown
 
@@ -37,10 +38,10 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
     place = str(path)
     try:
         with path.open("rb") as stream:
-            table: Any = PARQUET.ParquetFile(stream).read()
+            table = parquet_table(stream, path.stat().st_size, place)
         table.validate(full=True)
         frame: Any = cast(Any, pl).from_arrow(table)
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, DesaError):
         raise
     except BaseException as error:  # a panic is no Exception: types that polars does not know
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]

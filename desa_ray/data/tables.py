@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from desa_ray.columnar import arrow_rows, parquet_rows
 from desa_ray.data.beir_layout import beir_judgments
 from desa_ray.data.raw import RawCollection, grade_of
 from desa_ray.data.source import SourceFile, check_split, plain_file
@@ -25,10 +26,11 @@ from desa_ray.unpacking import DAMAGE, without_suffix
 
 arrow: Any = importlib.import_module("pyarrow")  # it comes without types
 ENDINGS = (".jsonl", ".parquet", ".arrow", ".tsv")
-BATCH_ROWS = 4096  # of a columnar file that are held at once
 OWN_FILES = re.compile(r"^(\.|_|cache-)")  # of `datasets` and of desktops, beside the data
 DOCUMENT, QUERY = ("id", "title", "text"), ("id", "text")
 JUDGMENT = ("query-id", "corpus-id", "score")
+WANTED = ("_id", "id", "title", "text", *JUDGMENT)
+Columns = Iterator[Mapping[str, Any]]
 Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 
@@ -165,53 +167,23 @@ def _rows(file: SourceFile, findings: Findings) -> Rows:
     if name.endswith(".jsonl"):
         yield from json_rows(file.blocks(), file.label, findings)
     elif name.endswith(".parquet"):
-        yield from _columnar(file, _parquet)
+        yield from _columnar(file, parquet_rows)
     elif name.endswith(".arrow"):
-        yield from _columnar(file, _arrow)
+        yield from _columnar(file, arrow_rows)
     else:
         what = "is a TSV file, which only judgments may be"
         raise DesaError(what, where=file.label, hint="use JSONL, parquet or arrow files")
 
 
-def _columnar(file: SourceFile, batches: Callable[[Path], Iterator[Any]]) -> Rows:
+def _columnar(file: SourceFile, reader: Callable[..., Columns]) -> Rows:
     """The rows of a columnar file, of which some are held at a time."""
     number = 0
     try:
-        for batch in batches(file.place):
-            wanted = {"_id", "id", "title", "text", *JUDGMENT}
-            own = batch.select([name for name in batch.schema.names if name in wanted])
-            own.validate(full=True)
-            for row in own.to_pylist():
-                number += 1
-                yield number, row
+        for row in reader(file.place, file.state[0], file.label, WANTED):
+            number += 1
+            yield number, row
     except (*DAMAGE, arrow.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         what = f"cannot be read after row {number}: {reason}"
         raise DesaError(what, where=file.label, hint="write or download it again") from error
     file.check_unchanged()
-
-
-def _parquet(path: Path) -> Iterator[Any]:
-    # a tenth of a second that most commands do not need
-    parquet: Any = importlib.import_module("pyarrow.parquet")
-    with parquet.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=BATCH_ROWS)
-
-
-def _arrow(path: Path) -> Iterator[Any]:
-    """The batches of an arrow file: a stream, as `datasets` writes it, or one with an index."""
-    with arrow.memory_map(str(path)) as source:
-        if source.read(6) == b"ARROW1":
-            source.seek(0)
-            reader = arrow.ipc.open_file(source)
-            for number in range(reader.num_record_batches):
-                yield from _pieces(reader.get_batch(number))
-        else:
-            source.seek(0)
-            for batch in arrow.ipc.open_stream(source):
-                yield from _pieces(batch)
-
-
-def _pieces(batch: Any) -> Iterator[Any]:
-    for start in range(0, batch.num_rows, BATCH_ROWS):
-        yield batch.slice(start, BATCH_ROWS)

@@ -11,8 +11,8 @@ from os import PathLike
 from pathlib import Path
 
 import polars as pl
-from pyarrow.parquet import ParquetFile
 
+from desa_ray.columnar import parquet_table
 from desa_ray.errors import DesaError, Problems
 from desa_ray.lines import shown
 from desa_ray.report.records_check import HINT, check_records, check_unchanged
@@ -142,10 +142,10 @@ def _parquet(file: Path) -> pl.DataFrame:
     """The table in a file, read by Arrow: damaged bytes are an error there, a panic in polars."""
     try:
         with file.open("rb") as stream:
-            table = ParquetFile(stream).read()
+            table = parquet_table(stream, file.stat().st_size, str(file))
         table.validate(full=True)  # also that text is UTF-8
         found = pl.from_arrow(table)
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, DesaError):
         raise
     except BaseException as error:  # a panic is no Exception: types that polars does not know
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
