@@ -5,7 +5,6 @@ certification depths.
 notebook what the `desa` command does on the command line.
 """
 
-import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
@@ -165,7 +164,7 @@ def _fused(
     from desa_ray.core.fusion.depth import replay
     from desa_ray.core.fusion.rrf import exact_score, rank_matrix
     from desa_ray.core.fusion_constants import checked_kappa, checked_weights
-    from desa_ray.core.identifiers import numbered
+    from desa_ray.core.identifiers import numbered, whole_number
 
     given = [1] * len(channels) if weights is None else weights
     exact = checked_weights(given, len(channels), zero=True)
@@ -176,11 +175,7 @@ def _fused(
             what, where="channels", hint="give at least one channel with a positive weight"
         )
     exact_kappa = checked_kappa(kappa)
-    try:
-        k = operator.index(k)
-    except TypeError:
-        raise DesaError(f"k {repr(k)[:80]} is not a whole number", hint="use one like 20") from None
-
+    k = whole_number(k, "k", 0)
     ids, lists = numbered(channels)
     lists, kept = [lists[c] for c in used], [exact[c] for c in used]
     result = replay(lists, kept, exact_kappa, k)

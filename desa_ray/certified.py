@@ -5,16 +5,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from desa_ray.core.fusion.depth import replay_prefixes
 from desa_ray.core.fusion.reference import unread_bound
 from desa_ray.core.fusion_constants import checked_kappa, checked_weights
+from desa_ray.core.identifiers import ordered
 from desa_ray.errors import DesaError
 
 PAGE = 100
+MOST = 10**9
+SNAPSHOT = "read pages of one snapshot: a point in time, a scroll, a transaction"
 Ranks = dict[str, int]  # id -> rank from 1
 
 
@@ -95,14 +98,15 @@ def certified_search(
     reads less.
 
     Args:
-        channels: at least one; each is read from where it stands.
+        channels: at least one, each new: a rank is counted from where reading begins.
         k: documents, 1 or more.
         kappa, weights: as for `desa_ray.fuse`; weights above 0.
         budget: items that may be read of all lists together.
         page: items asked for at once.
 
     Raises:
-        DesaError: arguments out of range; a channel that gives an id twice, or more than asked.
+        DesaError: arguments out of range; a channel that gives an id twice, or more than asked, or
+            what is no id, or tells a rank that cannot be.
     """
     constant, exact = _checked(channels, k, kappa, weights, budget, page)
     readers = [_Reader(channel) for channel in channels]
@@ -134,16 +138,28 @@ def _checked(
     page: int,
 ) -> tuple[Fraction, list[Fraction]]:
     for name, value in (("k", k), ("page", page), ("budget", budget)):
-        if value is not None and value < 1:
-            raise DesaError(f"{name} is {value}", where=name, hint="use 1 or more")
+        if value is not None and (not _is_whole(value) or not 1 <= value <= MOST):
+            what = f"{name} is {repr(value)[:80]}"
+            raise DesaError(what, where=name, hint=f"use a whole number from 1 to {MOST}")
     constant = checked_kappa(kappa)
     if not channels:
         raise DesaError("there are no channels", where="channels", hint="give one or more")
-    exact = checked_weights(weights or [1] * len(channels), len(channels), where="weights")
+    given = [1] * len(channels) if weights is None else weights
+    exact = checked_weights(given, len(channels), where="weights")
+    for channel in channels:
+        for name in ("at", "seen"):
+            already = getattr(channel, name, 0)
+            if _is_whole(already) and already > 0:
+                what, hint = f"has been read already, {already} items", "make the channel again"
+                raise DesaError(what, where=channel.name, hint=hint)
     names = [channel.name for channel in channels]
     if len(set(names)) < len(names):
         raise DesaError("two channels have the same name", where="channels", hint="rename one")
     return constant, exact
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 class _Reader:
@@ -155,19 +171,22 @@ class _Reader:
         self.known: set[str] = set()
         self.ended = False
         self.looked_up = 0
+        self.told: dict[str, int | None] = {}  # ranks that were looked up; None: not in the list
 
     def read(self, n: int) -> None:
         name = self.channel.name
-        found = list(self.channel.next(n))
+        found = ordered(self.channel.next(n), name)
         if len(found) > n:
             what = f"{len(found)} documents, but {n} were requested"
-            raise DesaError(
-                what, where=name, hint="return as many as requested, or fewer at the end"
-            )
-        for document in found:
+            hint = "return as many as requested, or fewer at the end"
+            raise DesaError(what, where=name, hint=hint)
+        for rank, document in enumerate(found, len(self.ids) + 1):
             if document in self.known:
-                hint = "read pages of one snapshot: a point in time, a scroll, a transaction"
-                raise DesaError(f"document {document!r} is listed twice", where=name, hint=hint)
+                raise DesaError(f"document {document!r} is listed twice", where=name, hint=SNAPSHOT)
+            if self.told.get(document, rank) != rank:
+                what = f"document {document!r} is at rank {rank}, but its rank was told as"
+                told = f"{what} {self.told[document] or 'none'}"
+                raise DesaError(told, where=name, hint=f"count from 1; {SNAPSHOT}")
             self.known.add(document)
         self.ids += found
         self.ended = len(found) < n
@@ -185,7 +204,22 @@ class _Reader:
         own = self.places()
         missing = [document for document in ids if document not in own]
         self.looked_up += len(missing)
-        return own | dict(self.channel.ranks(missing) if missing and not self.ended else {})
+        given = self.channel.ranks(missing) if missing and not self.ended else {}
+        for document in missing:
+            rank = given.get(document)
+            if rank is not None:
+                own[document] = self._checked(document, rank)
+            self.told[document] = own.get(document)
+        return own
+
+    def _checked(self, document: str, rank: object) -> int:
+        """A rank that a channel tells: after all that was read, and nobody else's."""
+        if not _is_whole(rank) or cast(int, rank) <= len(self.ids):
+            what = f"document {document!r} has rank {repr(rank)[:80]}, after {len(self.ids)} others"
+            raise DesaError(
+                what, where=self.channel.name, hint="tell ranks as whole numbers from 1"
+            )
+        return int(cast(int, rank))
 
 
 class _Sorted:

@@ -49,7 +49,7 @@ def parquet_table(stream: BinaryIO, size: int, label: str) -> Any:
         ArrowException: as pyarrow raises it for damaged files.
     """
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    texts = [own.path for own in _columns(parquet.ParquetFile(stream))]
+    texts = _texts(parquet.ParquetFile(stream))
     file = parquet.ParquetFile(stream, read_dictionary=texts)
     _check_metadata(file.metadata, size, label)
     if _shares_prefixes(file.metadata):
@@ -69,7 +69,7 @@ def parquet_rows(path: Path, size: int, label: str, wanted: Collection[str]) -> 
     parquet: Any = importlib.import_module("pyarrow.parquet")
     with parquet.ParquetFile(path) as plain:
         names = [name for name in plain.schema_arrow.names if name in wanted]
-        texts = [own.path for own in _columns(plain) if own.path in wanted]
+        texts = [path for path in _texts(plain) if path in wanted]
         _check_metadata(plain.metadata, size, label)
         rows = _batch_rows(plain.metadata)
     with parquet.ParquetFile(path, read_dictionary=texts) as file:
@@ -147,10 +147,12 @@ def _plain(value: Any, made: Unpacked) -> Any:
 # Parquet
 
 
-def _columns(file: Any) -> list[Any]:
-    """The columns that hold bytes or text, nested ones too."""
+def _texts(file: Any) -> list[str]:
+    """The columns of bytes or text, nested ones too, that can be read as dictionaries."""
     every = [file.schema.column(number) for number in range(len(file.schema.names))]
-    return [own for own in every if own.physical_type == "BYTE_ARRAY"]
+    found = [own.path for own in every if own.physical_type == "BYTE_ARRAY"]
+    shared = {own.path_in_schema for own in _chunks(file.metadata) if _is_shared(own)}
+    return [path for path in found if path not in shared]
 
 
 def _chunks(metadata: Any) -> Iterator[Any]:
@@ -166,7 +168,11 @@ def _check_metadata(metadata: Any, size: int, label: str) -> None:
 
 
 def _shares_prefixes(metadata: Any) -> bool:
-    return any(SHARED_PREFIXES in chunk.encodings for chunk in _chunks(metadata))
+    return any(map(_is_shared, _chunks(metadata)))
+
+
+def _is_shared(chunk: Any) -> bool:
+    return SHARED_PREFIXES in chunk.encodings
 
 
 def _batch_rows(metadata: Any) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from desa_ray.certified import SNAPSHOT
 from desa_ray.errors import DesaError
 from desa_ray.http_client import Bounds, session
 from desa_ray.http_failures import Unanswered
@@ -17,7 +18,6 @@ Hits = Sequence[tuple[str, float]]
 Fetch = Callable[[Any, int], "Page"]
 Answer = TypeVar("Answer")
 BODY_LIMIT = 32 << 20
-SNAPSHOT = "read pages of one snapshot: a point in time, a scroll, a transaction"
 
 
 @dataclass
@@ -61,29 +61,34 @@ class SqliteChannel:
     def __post_init__(self) -> None:
         quoted = [f'"{part.replace(chr(34), chr(34) * 2)}"' for part in (self.table, self.column)]
         table, column = quoted
+        document = f"CAST({column} AS TEXT)"
         self._ranked = (
-            f"SELECT {column} AS id, row_number() OVER (ORDER BY bm25({table}), {column})"  # noqa: S608
+            f"SELECT {document} AS id, row_number() OVER (ORDER BY bm25({table}), {document})"  # noqa: S608
             f" AS place FROM {table} WHERE {table} MATCH ?"
         )
 
     def _rows(self, rest: str, *values: object) -> list[tuple[str, int]]:
         try:
-            return self.connection.execute(
+            rows = self.connection.execute(
                 f"SELECT id, place FROM ({self._ranked}) {rest}",  # noqa: S608
                 (self.query, *values),
             ).fetchall()
         except sqlite3.Error as error:
             hint = "check table, column and query"
             raise DesaError(f"SQLite error: {error}", where=self.name, hint=hint) from None
+        if any(document is None for document, _ in rows):
+            what = f"a row has no id in column {self.column!r}"
+            raise DesaError(what, where=self.name, hint="give every row an id")
+        return rows
 
     def next(self, n: int) -> Sequence[str]:
         rows = self._rows("WHERE place > ? ORDER BY place LIMIT ?", self.at, n)
         self.at += len(rows)
-        return [str(document) for document, _ in rows]
+        return [document for document, _ in rows]
 
     def ranks(self, ids: Sequence[str]) -> Mapping[str, int]:
         wanted = "WHERE id IN (SELECT value FROM json_each(?))"
-        return {str(d): place for d, place in self._rows(wanted, json.dumps(list(ids)))}
+        return dict(self._rows(wanted, json.dumps(list(ids))))
 
 
 @dataclass(frozen=True)
@@ -129,13 +134,18 @@ class PagedChannel:
 
     def _page(self, n: int) -> None:
         page = self._asked(n)
+        if page.total is not None and not (_is_number(page.total, int) and page.total >= 0):
+            what = f"a total of {page.total!r} is not a count"
+            raise DesaError(what, where=self.name, hint="give a whole number, or None")
         if self.seen and page.total != self.total:
             what = f"the total changes from {self.total} to {page.total} hits"
             raise DesaError(what, where=self.name, hint=SNAPSHOT)
         self.total = page.total
         for document, score in page.hits:
-            if not isinstance(document, str) or not document or math.isnan(score):
-                raise DesaError(f"{document!r} with score {score} is not a hit", where=self.name)
+            named = isinstance(document, str) and document
+            if not named or not _is_number(score, int | float) or math.isnan(score):
+                what = f"{repr(document)[:80]} with score {repr(score)[:80]} is not a hit"
+                raise DesaError(what, where=self.name, hint="give pairs of an id and a number")
             if score > self.last:
                 what = f"document {document!r} has score {score}, after one with {self.last}"
                 raise DesaError(what, where=self.name, hint=SNAPSHOT)
@@ -161,6 +171,10 @@ class PagedChannel:
                     what = f"no answer in {attempt} attempts: {error}"
                     raise DesaError(what, where=self.name, hint="check the engine") from None
         raise AssertionError("no attempts")
+
+
+def _is_number(value: object, kinds: Any) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def search_after(
@@ -200,11 +214,13 @@ def search_after(
             hits = found["hits"]["hits"]
             if found.get("timed_out"):
                 raise TimeoutError("timed_out")
+            if failed := found.get("_shards", {}).get("failed"):
+                raise ConnectionError(f"{failed} shards failed, so hits are missing")
             total = found["hits"]["total"]
             exact = total["value"] if total.get("relation", "eq") == "eq" else None
             pairs = [(hit["_id"], float(hit["_score"])) for hit in hits]
             return Page(pairs, hits[-1]["sort"] if hits else cursor, exact)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
             what = f"the answer is not a search response: {type(error).__name__} {error}"
             raise DesaError(what, where=name, hint="check the url and the index") from None
 

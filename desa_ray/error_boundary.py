@@ -6,6 +6,7 @@ threads have it as their hook. A user's mistake ends with exit code 2, a fault o
 """
 
 import errno
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from desa_ray.crash import one_line, write_report
 from desa_ray.errors import Crashed, DesaError
 from desa_ray.interrupts import interrupt_again
 from desa_ray.lines import shown
+from desa_ray.writing import system_error
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # nobody's mistake in a program
 NAMES = (errno.ENAMETOOLONG, errno.ELOOP)  # of a path that the user gave
@@ -32,8 +34,10 @@ def as_desa_error(error: BaseException, where: str = "") -> DesaError:
     """Any error as one for the user; a report is written where it is a fault of this program."""
     if isinstance(error, DesaError):
         return error
-    if isinstance(error, OSError) and error.errno in DISK:
-        return DesaError(str(error.strerror), where=str(error.filename or where), hint=DISK_HINT)
+    number = system_error(error)
+    if number in DISK:
+        place = error.filename if isinstance(error, OSError) else None
+        return DesaError(os.strerror(number), where=str(place or where), hint=DISK_HINT)
     if isinstance(error, OSError) and error.errno in NAMES:
         return DesaError(str(error.strerror), where=shown(str(error.filename)), hint=NAME_HINT)
     path = write_report(error, what=where)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from desa_ray.core.identifiers import numbered, rational
+import numpy as np
+
+from desa_ray.core.identifiers import exact_score, numbered, rational, told, whole_number
 from desa_ray.core.rules.certify import certify, refusal
 from desa_ray.core.rules.fuse import fuse, shown_score
 from desa_ray.core.rules.kinds import kind_of
@@ -56,15 +58,17 @@ def fuse_rule(
     Raises:
         DesaError: as `rule_of` and `Rule.contributions`; ids as `desa_ray.fuse` refuses them.
     """
-    if k < 1:
-        raise DesaError(f"k is {k}", where="k", hint="use 1 or more")
+    k = whole_number(k, "k", 1)
+    if not isinstance(channels, Sequence) or isinstance(channels, str | bytes):
+        what = f"{told(channels)} is not a list"
+        raise DesaError(what, where="channels", hint="give a list of channels")
     made = rule_from(rule, len(channels))
     ids, arrays = numbered(channels)
     lists = []
     for given, own in zip(channels, arrays, strict=True):
         documents = own.tolist()
         if isinstance(given, Mapping):
-            scores = [Fraction(float(given[ids[n]])) for n in documents]
+            scores = [exact_score(given[ids[n]]) for n in documents]
             lists.append(ScoredList(documents, scores))
         else:
             lists.append(ScoredList(documents))
@@ -92,8 +96,11 @@ def rule_from(given: str | Mapping[str, Any], lists: int) -> Rule:
     Raises:
         DesaError: a setting that no rule has, numbers of the wrong count, and as `rule_of`.
     """
+    if not isinstance(given, str | Mapping):
+        hint = "give its name, or a dict with name and settings"
+        raise DesaError(f"{told(given)} is no rule", where="rule", hint=hint)
     settings = {"name": given} if isinstance(given, str) else dict(given)
-    if unknown := sorted(set(settings) - set(SETTINGS)):
+    if unknown := sorted(map(str, set(settings) - set(SETTINGS))):
         known = ", ".join(SETTINGS)
         raise DesaError(f"no rule has {unknown[0]!r}", where="rule", hint=f"use {known}")
     name = str(settings.get("name", ""))
@@ -115,7 +122,9 @@ def _numbers(settings: Mapping[str, Any], name: str, lists: int) -> list[Fractio
     values = settings.get(name)
     if values is None:
         return None
-    if isinstance(values, str) or len(values) != lists:
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise DesaError(f"{told(values)} is not a list", where=name, hint="give one per list")
+    if len(values) != lists:
         what = f"{len(values)} {name} for {lists} lists"
         raise DesaError(what, where=name, hint="give one per list")
     return [None if value in (None, "") else rational(value, name) for value in values]

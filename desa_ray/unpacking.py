@@ -81,6 +81,27 @@ def file_blocks(path: Path) -> Iterator[bytes]:
             raise changed(label)
 
 
+def plain_bytes(path: Path, most: int) -> bytes:
+    """All bytes of a small file as they are.
+
+    Raises:
+        DesaError: it cannot be read, is no plain file (a pipe or device might never end), or has
+            more bytes than that.
+    """
+    label = str(path)
+    with _opened(path) as stream:
+        if _state(stream) is None:
+            raise DesaError("is not a plain file", where=label, hint="put a file there")
+        try:
+            data = stream.read(most + 1)
+        except OSError as error:
+            raise unreadable(error, label) from error
+    if data is None or len(data) > most:
+        what = f"has more than {most >> 20} MiB"
+        raise DesaError(what, where=label, hint="is it the file that you mean?")
+    return data
+
+
 def changed(label: str) -> DesaError:
     return DesaError(
         "changed while it was read",

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from desa_ray.core.audit import findings
@@ -12,7 +13,7 @@ from desa_ray.core.audit.impossible import Impossible, by_dominance, by_rule
 from desa_ray.core.rules.registry import Rule
 from desa_ray.data.answers import FORMATS, NEUTRAL, RankedAnswer, read_answer
 from desa_ray.data.trec import read_qrels
-from desa_ray.errors import DesaError
+from desa_ray.errors import DesaError, choices
 from desa_ray.output import print_text
 from desa_ray.rules import rule_from
 
@@ -29,6 +30,8 @@ def main(argv: list[str]) -> int:
     rule = _declared(arguments)
     answer = _read(arguments.answer, arguments)
     legs = [_read(path, arguments) for path in arguments.legs]
+    _check_ascending(arguments.ascending, [leg.name for leg in legs])
+    known = None if arguments.qrels is None else _judged(arguments)
     evidence = evidence_of(
         (answer.ids, answer.scores),
         [(leg.name, leg.ids, _upward(leg)) for leg in legs],
@@ -50,8 +53,8 @@ def main(argv: list[str]) -> int:
         found.append(findings.of_impossible(evidence, impossible))
     elif rule is not None:
         print_text(f"every rank is possible under {rule.name}")
-    if arguments.qrels is not None:
-        found += findings.judged(evidence, _judged(arguments))
+    if known is not None:
+        found += findings.judged(evidence, known)
     for own in found:
         print_text(f"{'WRONG' if own.wrong else 'note'} ({own.case}): {own.what}")
     if impossible is not None:
@@ -73,22 +76,26 @@ def _verdict(
 
 
 def _declared(arguments: argparse.Namespace) -> Rule | None:
-    if arguments.rule is None:
-        return None
-    given: dict[str, object] = {"name": arguments.rule, "kappa": arguments.kappa}
-    for name in ("weights", "normaliser", "mean", "least", "most"):
-        if getattr(arguments, name) is not None:
-            given[name] = getattr(arguments, name)
-    return rule_from(given, len(arguments.legs))
+    settings = ("kappa", "weights", "normaliser", "mean", "least", "most")
+    given = {name: own for name in settings if (own := getattr(arguments, name)) is not None}
+    if arguments.rule is not None:
+        return rule_from({"name": arguments.rule, **given}, len(arguments.legs))
+    if given or arguments.legs_go_on:
+        option = next(iter(given), "legs-go-on")
+        what, hint = "is of a declared rule, and none is declared", "name it: --rule rrf"
+        raise DesaError(what, where=f"--{option}", hint=hint)
+    return None
 
 
 def _read(path: Path, arguments: argparse.Namespace) -> RankedAnswer:
-    return read_answer(
-        path,
-        arguments.format,
-        query=arguments.query,
-        ascending=path.stem in arguments.ascending,
-    )
+    own = read_answer(path, arguments.format, query=arguments.query)
+    return replace(own, ascending=own.ascending or own.name in arguments.ascending)
+
+
+def _check_ascending(names: Sequence[str], legs: Sequence[str]) -> None:
+    if unknown := [name for name in names if name not in legs]:
+        hint = choices(unknown[0], legs)
+        raise DesaError(f"no leg is called {unknown[0]!r}", where="--ascending", hint=hint)
 
 
 def _upward(leg: RankedAnswer) -> Sequence[float]:
@@ -112,7 +119,11 @@ def _judged(arguments: argparse.Namespace) -> set[str]:
     qrels = read_qrels(arguments.qrels)
     if arguments.query is None:
         raise DesaError("no query is named", where="--qrels", hint="name it with --query")
-    return set(qrels.filter(query_id=arguments.query)["doc_id"])
+    own = qrels.filter(query_id=arguments.query)
+    if not own.height:
+        what, hint = f"judge no query {arguments.query!r}", "give the judgments of these queries"
+        raise DesaError(what, where="--qrels", hint=hint)
+    return set(own["doc_id"])
 
 
 def _parser() -> ArgumentParser:
@@ -136,7 +147,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--rule", help="a rule to check the answer against (default: search for one)"
     )
-    parser.add_argument("--kappa", default="60", help="of the declared rule (60)")
+    parser.add_argument("--kappa", help="of the declared rule (60)")
     parser.add_argument("--weights", type=several, metavar="W,W", help="of the declared rule")
     parser.add_argument("--normaliser", help="of the declared rule")
     parser.add_argument("--mean", help="of rule opensearch")

@@ -19,15 +19,17 @@ from desa_ray.report.render import rich_table
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.table import Column, Row, Table, Value
 from desa_ray.terminal import screen
+from desa_ray.writing import check_place, writing
 
 from .cli.arguments import ArgumentParser
 from .cli.console import note
-from .cli.given_runs import add_measures, check_resamples, run_names, written_to
+from .cli.given_runs import add_measures, check_resamples, run_names
 
 
 def main(argv: list[str]) -> int:
     """Prints the runs' means and the first run's paired tests against each other one; returns 0."""
     arguments = _parser().parse_args(argv)
+    check_place(arguments.out)
     check_resamples(arguments)
     parse_measures(arguments.measures)
     runs = dict(
@@ -128,7 +130,7 @@ def _mean(values: pl.Series) -> float:
 
 
 def _write(folder: Path, tables: Sequence[Table], values: Mapping[str, pl.DataFrame]) -> None:
-    with written_to(folder):
+    with writing(folder):
         for table in tables:
             write_csv(table.frame(), folder / f"{table.name}.csv")
             table.frame().write_parquet(folder / f"{table.name}.parquet")

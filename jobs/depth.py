@@ -26,15 +26,17 @@ from desa_ray.report.render import rich_table
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.table import Column, Row, Table
 from desa_ray.terminal import screen
+from desa_ray.writing import check_place, writing
 
-from .cli.arguments import ArgumentParser
+from .cli.arguments import ArgumentParser, whole_number
 from .cli.console import note
-from .cli.given_runs import add_measures, run_names, several, written_to
+from .cli.given_runs import add_measures, run_names, several
 
 
 def main(argv: list[str]) -> int:
     """Prints one table per kappa, weights and K; writes them where `--out` says; returns 0."""
     arguments = _parser().parse_args(argv)
+    check_place(arguments.out)
     cases = _cases(arguments.k, arguments.kappa, arguments.weights, len(arguments.runs))
     shards = [_count(text, "--shards") for text in arguments.shards]
     parse_measures(arguments.measures)
@@ -71,11 +73,7 @@ def _cases(
 
 
 def _count(text: str, option: str = "--k") -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 10_000:
-        raise DesaError(
-            f"{text!r} is not a number from 1 to 10000", where=option, hint="such as 10,20"
-        )
-    return int(text)
+    return whole_number(text, option, "10,20", 10_000)
 
 
 def _check_judged(qrels: pl.DataFrame, runs: dict[str, dict[str, list[str]]]) -> None:
@@ -98,7 +96,7 @@ def _write(folder: Path, names: Sequence[str], found: Sequence[tuple[Advice, Tab
     facts = {"runs": ", ".join(names), "queries": str(len(found[0][0].queries))}
     tables = [(table, None) for _, table in found]
     text = page("How deep must each list be read?", facts, [], tables, figures, own)
-    with written_to(folder):
+    with writing(folder):
         write_csv(pl.concat(frames, how="diagonal_relaxed"), folder / "windows.csv")
         queries = [queries_frame(advice) for advice, _ in found]
         write_csv(pl.concat(queries, how="diagonal"), folder / "queries.csv")

@@ -13,15 +13,15 @@ from desa_ray.core.fusion_constants import checked_kappa, checked_weights
 from desa_ray.core.identifiers import numbered
 from desa_ray.data.trec import read_run
 from desa_ray.data.trec_writing import write_run
-from desa_ray.errors import DesaError
 from desa_ray.output import print_text
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.terminal import PlainTable, screen
+from desa_ray.writing import check_place, writing
 
-from .cli.arguments import ArgumentParser
+from .cli.arguments import ArgumentParser, check_least
 from .cli.console import note
 from .cli.fuse_rules import add_rule_options, fuse_by_rule, print_rule_summary, rule_given
-from .cli.given_runs import run_names, several, written_to
+from .cli.given_runs import run_names, several
 
 Run = Mapping[str, Sequence[str]]
 
@@ -29,8 +29,9 @@ Run = Mapping[str, Sequence[str]]
 def main(argv: list[str]) -> int:
     """Writes DIR/fused.trec and DIR/depths.{parquet,csv}, prints a summary, returns 0."""
     arguments = _parser().parse_args(argv)
-    if arguments.k < 0 or arguments.depth < 1:
-        raise DesaError("--k must be at least 0 and --depth at least 1")
+    check_least("--k", arguments.k, 0)
+    check_least("--depth", arguments.depth, 1)
+    check_place(arguments.out)
     rule = rule_given(arguments)
     names = run_names(arguments.runs)
     if rule is not None:
@@ -57,7 +58,7 @@ def _write(
     depths: pl.DataFrame,
     scores: pl.DataFrame | None = None,
 ) -> None:
-    with written_to(folder):
+    with writing(folder):
         write_run(folder / "fused.trec", rankings, tag="desa-fuse")
         depths.write_parquet(folder / "depths.parquet")
         write_csv(depths, folder / "depths.csv")

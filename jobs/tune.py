@@ -39,21 +39,24 @@ from desa_ray.report.stored_lists import stored_queries
 from desa_ray.report.table import Column, Row, Table, Value
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import screen
+from desa_ray.writing import check_place, writing
 
-from .cli.arguments import ArgumentParser
+from .cli.arguments import ArgumentParser, whole_number
 from .cli.console import note
-from .cli.given_runs import check_resamples, run_names, several, written_to
+from .cli.given_runs import check_resamples, run_names, several
 
 RULES = tuple(
     name for name, kind in sorted(KINDS.items()) if not kind.takes_mean and name not in ALIASES
 )
 MOST = 100_000  # variants
+MOST_DOCUMENTS = 10**9
 SHOWN = 12
 
 
 def main(argv: list[str]) -> int:
     """Prints both answers and the best variants; writes all where `--out` says; returns 0."""
     arguments = _parser().parse_args(argv)
+    check_place(arguments.out)
     check_resamples(arguments)
     measure, cutoff = _measure(arguments.measure)
     if bool(arguments.runs) == bool(arguments.sweep):
@@ -135,7 +138,7 @@ def _answer(
     frame = pl.DataFrame({"query_id": queries}).hstack(
         pl.DataFrame(values, schema=[f"variant_{n}" for n in range(len(names))])
     )
-    with written_to(out):
+    with writing(out):
         write_csv(table.frame(), out / "variants.csv")
         frame.write_parquet(out / "values.parquet")
         write_bytes(out / "tune.json", (json.dumps(summary, indent=2) + "\n").encode())
@@ -200,11 +203,7 @@ def _variants(
 
 
 def _depth(text: str) -> int | None:
-    if text == "all":
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise DesaError(f"{text!r} is no depth", where="--depth", hint="such as all,1000,100")
-    return int(text)
+    return None if text == "all" else whole_number(text, "--depth", "all,1000,100", MOST_DOCUMENTS)
 
 
 def _given(

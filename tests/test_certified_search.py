@@ -201,3 +201,124 @@ def test_what_cannot_be_a_list_is_refused():
             certified_search([Plain("a", [])], **settings)
     with pytest.raises(DesaError, match="two channels have the same name"):
         certified_search([Plain("a", []), Plain("a", [])])
+
+
+class Told(Plain):
+    """A ranking that tells ranks of its own."""
+
+    def __init__(self, name, ids, told):
+        super().__init__(name, ids)
+        self.told = told
+
+    def ranks(self, ids):
+        return {
+            document: self.told(document, rank) for document, rank in self.own.ranks(ids).items()
+        }
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        (lambda _, rank: rank - 1, "rank was told as|has rank"),
+        (lambda _, rank: float(rank), "has rank"),
+        (lambda _, rank: str(rank), "has rank"),
+        (lambda _, rank: True, "has rank"),
+        (lambda _, rank: 0, "has rank 0"),
+        (lambda _, rank: rank + 40, "rank was told as"),
+    ],
+)
+def test_ranks_that_cannot_be_are_refused(told, what):
+    """Otherwise the proof would be of other lists."""
+    one, two = [f"d{n}" for n in range(60)], [f"d{n}" for n in reversed(range(60))]
+    channels = [Told("a", one, told), Told("b", two, told)]
+    with pytest.raises(DesaError, match=what):
+        certified_search(channels, 60, page=3)
+
+
+def test_a_rank_of_what_was_not_asked_changes_nothing():
+    one, two = ["x", "y", "z"], ["z", "w", "x", "v"]
+    whole = desa_ray.fuse([one, two], k=3)
+
+    class Chatty(ListChannel):
+        def ranks(self, ids):
+            return {**ListChannel.ranks(self, ids), "x": 1, "y": 1, "unknown": 1}
+
+    with pytest.raises(DesaError, match=r"has rank 1, after|rank was told as"):
+        certified_search([ListChannel("a", one), Chatty("b", two)], 3, page=1)
+    found = certified_search([ListChannel("a", one), ListChannel("b", two)], 3, page=1)
+    assert found.documents == whole.documents
+
+
+@pytest.mark.parametrize("ids", [["a", None], ["a", 1], ["\ud800"], "abc", {"a", "b"}, [("a", 1)]])
+def test_what_is_no_list_of_ids_is_refused(ids):
+    class Odd(Plain):
+        def next(self, n):
+            del n
+            return ids
+
+    with pytest.raises(DesaError, match="odd: "):
+        certified_search([Odd("odd", [])], 2)
+
+
+def test_a_channel_that_was_read_is_refused():
+    """A second search would count ranks from where the first one stopped."""
+    channel = ListChannel("a", ["x", "y", "z"])
+    assert certified_search([channel], 1, page=1).documents == ("x",)
+    with pytest.raises(DesaError, match=r"a: has been read already.*make the channel again"):
+        certified_search([channel], 1)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "3", True, float("nan"), 10**30])
+def test_counts_that_are_no_counts_are_refused(value):
+    for name in ("k", "page", "budget"):
+        with pytest.raises(DesaError, match=f"{name}: {name} is "):
+            certified_search([ListChannel("a", ["x"])], **{name: value})
+
+
+def test_numeric_ids_of_sqlite_are_looked_up():
+    """Ids that SQLite keeps as integers are found under their digits."""
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE VIRTUAL TABLE t USING fts5(id UNINDEXED, text)")
+    rows = [(n, "fish " * (n % 7 + 1) + "swim " * (n % 3)) for n in range(40)]
+    connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+
+    def channels():
+        words = (("a", "fish"), ("b", "swim"))
+        return [SqliteChannel(name, connection, "t", "id", word) for name, word in words]
+
+    lists = [list(own.next(100)) for own in channels()]
+    assert all(isinstance(document, str) for own in lists for document in own)
+    whole = desa_ray.fuse(lists, k=10)
+    found = certified_search(channels(), 10, page=2)
+    assert found.documents == whole.documents
+    assert sum(found.looked_up.values()) > 0
+    connection.execute("INSERT INTO t VALUES (NULL, 'fish')")
+    with pytest.raises(DesaError, match="a: a row has no id in column 'id'"):
+        certified_search(channels(), 50)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Page([("a", "1")], None),
+        Page([("a", None)], None),
+        Page([("a", True)], None),
+        Page([(1, 1.0)], None),
+        Page([("", 1.0)], None),
+        Page([("a", 1.0)], None, "5"),
+        Page([("a", 1.0)], None, -1),
+        Page([("a", 1.0)], None, True),
+    ],
+)
+def test_pages_of_other_types_are_refused(page):
+    channel = PagedChannel("p", lambda cursor, n: page)
+    with pytest.raises(DesaError, match=r"p: .*(is not a hit|is not a count)"):
+        channel.next(3)
+
+
+@pytest.mark.parametrize("weights", [{1, 2}, {"a": 1, "b": 2}, "12", 5, [1], [1, 0], [1, "x"]])
+def test_weights_without_order_or_number_are_refused(weights):
+    """A set would give each channel any of the weights."""
+    channels = [ListChannel("a", ["x", "y"]), ListChannel("b", ["y", "x"])]
+    with pytest.raises(DesaError, match=r"weight|is not a list"):
+        certified_search(channels, 1, weights=weights)

@@ -93,7 +93,7 @@ def test_any_rational_kappa_above_minus_one_is_exact():
         ([["a"]], {"weights": [float("nan")]}, "weight nan is not a number"),
         ([], {}, "there are no channels"),
         ([["a"]], {"kappa": -1}, "kappa is -1, expected a number above -1"),
-        ([["a"]], {"k": -1}, "k = -1 is negative"),
+        ([["a"]], {"k": -1}, "k: k is -1 .use 0 or more"),
         ([["a"]], {"k": 1.5}, "k 1.5 is not a whole number"),
     ],
 )
@@ -277,7 +277,7 @@ def test_runs_of_one_file_name_keep_their_columns_apart(tmp_path):
         (["--kappa", "sixty"], "kappa 'sixty' is not a number"),
         (["--kappa", "1_0"], "kappa '1_0' is not a number"),
         (["--kappa", "\u0663"], "kappa .* is not a number"),
-        (["--k", "-1"], "--k must be at least 0"),
+        (["--k", "-1"], r"--k: -1 is out of range \(use 0 or more"),
     ],
 )
 def test_the_command_refuses_numbers_out_of_range(tmp_path, options, message):

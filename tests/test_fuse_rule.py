@@ -1,7 +1,10 @@
 """`desa fuse --rule` and `desa_ray.fuse_rule`."""
 
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -71,3 +74,54 @@ def test_the_verb_says_why_there_are_no_depths(runs, tmp_path: Path, capsys):
 def test_bad_rules_are_named_before_a_run_is_read(options, what, tmp_path):
     with pytest.raises(DesaError, match=what):
         main(["no.trec", "none.trec", *options, "--out", str(tmp_path / "out")])
+
+
+ONE, TWO = {"a": 3.0, "b": 2.0}, {"b": 5.0, "c": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("channels", "rule", "k", "what"),
+    [
+        ([ONE, TWO], "rrf", "3", "k '3' is not a whole number"),
+        ([ONE, TWO], "rrf", 2.5, "k 2.5 is not a whole number"),
+        ([ONE, TWO], "rrf", 0, "k: k is 0"),
+        ([ONE, TWO], None, 3, "rule: None is no rule"),
+        ([ONE, TWO], {"name": "rrf", 5: 1}, 3, "rule: no rule has '5'"),
+        ([ONE, TWO], {"name": "rrf", "weights": {1, 2}}, 3, "weights: {1, 2} is not a list"),
+        ([ONE, TWO], {"name": "rrf", "weights": {"a": 1, "b": 2}}, 3, "is not a list"),
+        ([ONE, TWO], {"name": "rrf", "weights": 5}, 3, "weights: 5 is not a list"),
+        ([ONE, TWO], {"name": "rrf", "kappa": 10**5000}, 3, "kappa a huge int is not a number"),
+        ({"x": ONE}, "rrf", 3, "channels: .* is not a list"),
+        (None, "rrf", 3, "channels: None is not a list"),
+        ("ab", "rrf", 3, "channels: 'ab' is not a list"),
+        ([{"a": 10**400}, TWO], "combsum", 3, "channel 0: score 1000.* is not a finite number"),
+        (
+            [{"a": 10**5000}, TWO],
+            "combsum",
+            3,
+            "channel 0: score a huge int .* not a finite number",
+        ),
+        ([{"a": Fraction(10) ** 400}, TWO], "rrf", 3, "channel 0: score .* is not a finite number"),
+    ],
+)
+def test_what_fuse_rule_cannot_take_is_one_line(channels, rule, k, what):
+    with pytest.raises(DesaError, match=what) as caught:
+        desa_ray.fuse_rule(channels, rule, k=k)
+    assert len(str(caught.value)) < 400
+
+
+def test_scores_are_fused_as_they_are():
+    """A fraction is not the float next to it: here only the exact sums differ."""
+    third, nearly = Fraction(1, 3), Fraction(1, 3) - Fraction(1, 10**30)
+    found = desa_ray.fuse_rule([{"b": third, "a": nearly}], "combsum", k=2)
+    assert found.documents == ("b", "a")
+    mixed = {"a": Decimal("0.5"), "b": Fraction(1, 2), "c": 0.75}
+    assert desa_ray.fuse([mixed], k=3).documents == ("c", "a", "b")
+    scores = {"a": np.float32(0.5), "b": Decimal("0.25"), "c": np.int64(0)}
+    assert desa_ray.fuse_rule([scores], "combsum", k=3).scores == (0.5, 0.25, 0.0)
+
+
+@pytest.mark.parametrize("given", [5, None, b"x", [None], "", [""], "x" * 5000])
+def test_what_names_no_records_is_one_line(given):
+    with pytest.raises(DesaError, match=r"names no records|cannot be looked at"):
+        desa_ray.load_records(given)

@@ -74,7 +74,7 @@ def _scored(path: Path) -> dict[str, dict[str, float]]:
         (["--measure", "MAP"], "'MAP' is not nDCG@K or R@K"),
         (["--weights", "1,0"], "--weights: weight 0 is not above 0"),
         (["--rules", "convex"], "needs the least possible score"),
-        (["--depth", "0"], "'0' is no depth"),
+        (["--depth", "0"], "--depth: '0' is not a whole number"),
         (["--least", "0"], "1 least scores for 2 lists"),
         (["--sweep", "x"], "give runs with --qrels, or --sweep"),
         (["--rules", "qdrant_rrf", "--kappa", "0"], "Qdrant's k is 0"),

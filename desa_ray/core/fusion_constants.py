@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from fractions import Fraction
 
-from desa_ray.core.identifiers import rational
+import numpy as np
+
+from desa_ray.core.identifiers import rational, told
 from desa_ray.errors import DesaError
 
 
@@ -47,8 +49,12 @@ def checked_weights(
         zero: whether 0 is allowed too.
 
     Raises:
-        DesaError: another number of weights, what is no number, or one out of range.
+        DesaError: no list, another number of weights, what is no number, or one out of range.
     """
+    given: object = values
+    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str | bytes):
+        what = f"{told(values)} is not a list"  # a set would give each list any of the weights
+        raise DesaError(what, where=where or "weights", hint=f"give one weight per {of}")
     weights = [rational(value, "weight") for value in values]
     check_count(weights, count, of, where)
     for number, weight in enumerate(weights):

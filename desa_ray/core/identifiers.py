@@ -6,6 +6,7 @@ comparison.
 """
 
 import math
+import operator
 import re
 from collections.abc import (
     ItemsView,
@@ -28,26 +29,31 @@ from numpy.typing import NDArray
 
 from desa_ray.errors import DesaError
 
+LARGEST = Fraction(10) ** 100  # of weights and constants; their inverses are the smallest
+
 
 def rational(value: object, name: str) -> Fraction:
     """An exact rational from 1, "1/4", "0.25", a Fraction, or a float, which is read through its
     shortest decimal form.
 
     Raises:
-        DesaError: anything else; `name` says what it is for.
+        DesaError: anything else, and what is beyond 1e100 or nearer to 0 than 1e-100; `name` says
+            what it is for.
     """
     try:
         if isinstance(value, bool):
             raise ValueError
-        if isinstance(value, Fraction):
-            return value
         if re.search(r"[^\x00-\x7f]|_|[eE][+-]?[0-9]{4}", str(value)):
             raise ValueError  # other digits; a power that would be worked out digit by digit
-        return Fraction(str(value))
+        found = value if isinstance(value, Fraction) else Fraction(str(value))
     except (ValueError, ZeroDivisionError):
         raise DesaError(
-            f"{name} {repr(value)[:80]} is not a number", hint='use one like 60 or "1/4"'
+            f"{name} {told(value)} is not a number", hint='use one like 60 or "1/4"'
         ) from None
+    if found and not 1 / LARGEST <= abs(found) <= LARGEST:
+        what = f"{name} {str(value)[:80]} is out of range"
+        raise DesaError(what, hint="use 0, or a size from 1e-100 to 1e100")
+    return found
 
 
 def ordered(channel: object, name: str) -> list[str]:
@@ -115,17 +121,59 @@ def _checked_id(document: object, name: str) -> str:
 def _by_score(scores: Mapping[Any, Any], name: str) -> list[str]:
     for document, score in scores.items():
         _checked_id(document, name)
-        number = isinstance(score, Real | Decimal) and not isinstance(score, bool | np.bool_)
-        if not number or not math.isfinite(score):
-            what = f"score {repr(score)[:80]} of document {document[:80]!r} is not a finite number"
+        if not _is_finite(score):
+            what = f"score {told(score)} of document {document[:80]!r} is not a finite number"
             raise DesaError(
                 what,
                 where=name,
                 hint="give each document a finite score, the highest to the best document",
             )
     by_id = sorted(scores)
-    # Stable: equal scores stay in the order of the ids
-    return sorted(by_id, key=scores.__getitem__, reverse=True)
+    # stable: equal scores stay in the order of the ids
+    try:
+        return sorted(by_id, key=scores.__getitem__, reverse=True)
+    except TypeError:  # some kinds of numbers cannot be compared as they are
+        return sorted(by_id, key=lambda own: exact_score(scores[own]), reverse=True)
+
+
+def exact_score(score: Any) -> Fraction:
+    """A score as it is; NumPy's numbers as Python's."""
+    number: Any = cast(Any, score).item() if isinstance(score, np.generic) else score
+    return Fraction(number)
+
+
+def _is_finite(score: object) -> bool:
+    """Whether a score is a number that float64 holds."""
+    if not isinstance(score, Real | Decimal) or isinstance(score, bool | np.bool_):
+        return False
+    try:
+        return math.isfinite(score)
+    except OverflowError:
+        return False
+
+
+def told(value: object) -> str:
+    """A value for a message: bounded, whatever it is."""
+    try:
+        return repr(value)[:80]
+    except ValueError:  # an integer of thousands of digits
+        return f"a huge {type(value).__name__}"
+
+
+def whole_number(value: object, name: str, least: int) -> int:
+    """A count out of a caller's hands.
+
+    Raises:
+        DesaError: what is no integer, or below the least; `name` says what it is for.
+    """
+    try:
+        found = operator.index(cast(Any, value))
+    except TypeError:
+        hint = "use one like 20"
+        raise DesaError(f"{name} {told(value)} is not a whole number", hint=hint) from None
+    if found < least:
+        raise DesaError(f"{name} is {told(value)}", where=name, hint=f"use {least} or more")
+    return found
 
 
 def numbered(

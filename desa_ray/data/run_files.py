@@ -36,6 +36,8 @@ def read_run_parquet(path: Path) -> dict[str, list[str]]:
             id that is missing, empty or has control characters, no row.
     """
     place = str(path)
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise DesaError("is not a plain file", where=place, hint=HINT)
     try:
         with path.open("rb") as stream:
             table = parquet_table(stream, path.stat().st_size, place)

@@ -8,7 +8,7 @@ with gzip or zstd is unpacked as it is read; a name that ends in `.gz` is writte
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def read_run(path: Path, tell: Callable[[str], None] | None = None) -> dict[str,
     if plain is not None:
         return plain
     run: dict[str, list[str]] = {}
-    for query, (own, order) in _read(path, tell).items():
+    for query, (own, order) in _read(file_blocks(path), str(path), tell).items():
         run[query] = [own.documents[n] for n in order]
     return run
 
@@ -70,21 +70,31 @@ def read_scored_run(
     if path.suffix == SUFFIX:
         what, hint = "a run stored as parquet has no scores", "give a TREC run"
         raise DesaError(what, where=str(path), hint=hint)
+    return scored_run(file_blocks(path), str(path), tell)
+
+
+def scored_run(
+    blocks: Iterable[bytes], place: str, tell: Callable[[str], None] | None = None
+) -> dict[str, list[tuple[str, float]]]:
+    """`read_scored_run` of bytes that are read already.
+
+    Args:
+        place: what to call them in errors.
+    """
     run: dict[str, list[tuple[str, float]]] = {}
-    for query, (own, order) in _read(path, tell).items():
+    for query, (own, order) in _read(blocks, place, tell).items():
         run[query] = [(own.documents[n], own.scores[n]) for n in order]
     return run
 
 
 def _read(
-    path: Path, tell: Callable[[str], None] | None
+    blocks: Iterable[bytes], place: str, tell: Callable[[str], None] | None
 ) -> dict[str, tuple["_Lines", Sequence[int]]]:
     """Query id -> its lines and their order."""
     findings = Findings()
-    place = str(path)
     names: dict[str, str] = {}  # few documents stand in many rankings: each is kept once
     found: dict[str, _Lines] = {}
-    for line, (query, _, document, rank_text, score_text, _) in _rows(path, 6, findings):
+    for line, (query, _, document, rank_text, score_text, _) in _rows(blocks, place, findings):
         rank, score = _rank(rank_text), _finite(score_text)
         own = found.get(query)
         if own is None:
@@ -109,7 +119,7 @@ def _read(
     if by_score and tell is not None:
         queries = f"{len(by_score)} of {len(run)} queries (first {shown(by_score[0])})"
         tell(
-            f"{path}: ranks tie in {queries}: these are ordered by score, then by rank, then by id"
+            f"{place}: ranks tie in {queries}: these are ordered by score, then by rank, then by id"
         )
     return run
 
@@ -240,14 +250,16 @@ def _judgments(path: Path, findings: Findings) -> Iterator[tuple[int, tuple[str,
             findings.line(str(path), line, f"{len(fields)} fields, expected 4", hint=QRELS_LINE)
 
 
-def _rows(path: Path, count: int, findings: Findings) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of every line with `count` fields; others become findings."""
-    for line, text in numbered_lines(file_blocks(path), str(path), findings):
+def _rows(
+    blocks: Iterable[bytes], place: str, findings: Findings
+) -> Iterator[tuple[int, list[str]]]:
+    """Line number and fields of every line with six of them; others become findings."""
+    for line, text in numbered_lines(blocks, place, findings):
         fields = re.split(f"[{BLANKS}]+", text.strip(BLANKS))
-        if len(fields) == count:
+        if len(fields) == 6:
             yield line, fields
         else:
-            findings.line(str(path), line, f"{len(fields)} fields, expected {count}", hint=RUN_LINE)
+            findings.line(place, line, f"{len(fields)} fields, expected 6", hint=RUN_LINE)
 
 
 def _rank(text: str) -> int | None:

@@ -7,7 +7,7 @@ import polars as pl
 
 from desa_ray.core.statistics.inference import TIE
 from desa_ray.core.statistics.sampling import Sampling
-from desa_ray.report.escapes import markdown
+from desa_ray.report.escapes import markdown, override
 from desa_ray.report.names import PRIMARY, Outcome, dataset_name, method_name
 from desa_ray.report.render import piped
 from desa_ray.report.study import Study
@@ -66,8 +66,13 @@ def _cases(study: Study, own: str, other: str, outcome: Outcome, count: int) -> 
             "dataset": dataset_name(case["dataset"]),
             "query": case["query_id"],
             **{name: case[name] for name in ("own", "other", "difference")},
-            "story": f"query={case['query_id']} story.dataset={case['dataset']}"
-            f" 'story.beside=[{other}]'",
+            "story": " ".join(
+                (
+                    override("query", case["query_id"]),
+                    override("story.dataset", case["dataset"]),
+                    override("story.beside", [other]),
+                )
+            ),
         }
         form = "{:+.4f}" if outcome.higher else "{:+.1f}"
         forms = {"own": outcome.form, "other": outcome.form, "difference": form}

@@ -6,6 +6,8 @@ gives a piece of one line in its language that reads as the text, made printable
 
 import html as html_library
 import re
+import shlex
+from collections.abc import Sequence
 
 from desa_ray.printable import printable
 
@@ -71,3 +73,27 @@ def latex(text: object) -> str:
 def html(text: object) -> str:
     """A piece of HTML or SVG, between tags or within the quotes of an attribute."""
     return html_library.escape(printable(text), quote=True)
+
+
+# What Hydra reads as the same text, and a shell as one word: no number in another form, no word
+# for true, nothing or infinity.
+_PLAIN = re.compile(r"0|[1-9][0-9]{0,17}|(?!(?:true|false|null|nan|inf)$)[a-z][a-z0-9_.-]*", re.I)
+
+
+def override(key: str, value: str | Sequence[str]) -> str:
+    """`key=value` for a command line that people copy: whatever a value holds, a shell hands it on
+    and Hydra reads it as that text.
+    """
+    if isinstance(value, str):
+        return shlex.quote(f"{key}={_hydra(value)}")
+    return shlex.quote(f"{key}=[{','.join(map(_hydra, value))}]")
+
+
+def _hydra(value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return value
+    # Backslashes count where a quote or a reference follows, and at the end.
+    escaped = re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+    escaped = re.sub(r'(\\*)"', r"\1\1\"", escaped)
+    ends = "\\" * (len(value) - len(value.rstrip("\\")))
+    return f'"{escaped}{ends}"'

@@ -2,6 +2,7 @@
 `desa report`.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -9,6 +10,7 @@ from functools import cache
 from math import isfinite
 from os import PathLike
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 
@@ -52,7 +54,7 @@ def read_records(
 ) -> pl.DataFrame:
     """`load_records` with kappa and weights as the exact texts of the files."""
     single = isinstance(paths_or_run_ids, str | PathLike)
-    given = [paths_or_run_ids] if single else list(paths_or_run_ids)
+    given = _listed([paths_or_run_ids] if single else paths_or_run_ids)
     if not given:
         raise DesaError("no records given", hint="give a file, a folder or the id of an MLflow run")
     frames, problems = [], []
@@ -79,6 +81,18 @@ def read_records(
         with fetched(run_ids, FILE, tracking_uri) as found:
             frames += [_read(path, f"run {run_id}") for run_id, path in found]
     return _together(frames)
+
+
+def _listed(given: object) -> list[str | PathLike[str]]:
+    """Paths and ids in a list; raises DesaError for anything else, and for an empty name."""
+    several = isinstance(given, Iterable) and not isinstance(given, bytes | bytearray)
+    found: list[str | PathLike[str]] = []
+    for item in cast(Iterable[object], given) if several else [given]:
+        if not isinstance(item, str | PathLike) or not os.fspath(item):
+            what = f"{repr(item)[:80]} names no records"
+            raise DesaError(what, hint="give a file, a folder or the id of an MLflow run")
+        found.append(item)
+    return found
 
 
 def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -157,15 +171,23 @@ def _parquet(file: Path) -> pl.DataFrame:
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_file():
+    try:
+        kind = "file" if path.is_file() else "folder" if path.is_dir() else ""
+    except OSError as error:
+        what = f"cannot be looked at: {error.strerror}"
+        raise DesaError(what, where=shown(str(path)), hint="use another path") from None
+    if kind == "file":
         return [path]
-    if not path.is_dir():
+    if not kind:
         raise DesaError(
             "neither a file or folder nor the id of a run",
             where=str(path),
             hint="name records.parquet or a folder",
         )
     found = sorted(path.rglob(FILE), key=lambda file: _counted(file.relative_to(path)))
+    for file in found:
+        if not file.is_file():  # a pipe would never end
+            raise DesaError("is not a plain file", where=str(file), hint="put a file there")
     if not found:
         raise DesaError(
             f"contains no {FILE}", where=str(path), hint="name the output folder of a run or sweep"

@@ -6,6 +6,7 @@ column, and so is a file that is not the one its run wrote, if the run's own sum
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,7 @@ from desa_ray.core.judged import COLUMNS as OF_JUDGMENTS
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.files import sha256_file
 from desa_ray.lines import shown
+from desa_ray.unpacking import plain_bytes
 
 TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
 TEXT_OR_NONE = ("generator", "encoder")
@@ -54,6 +56,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "dense_angle_deg": (0, 180),
 }
 MOST = 10**12
+MOST_SUMMARY = 64 << 20  # bytes of a summary.json
 MOST_RATIONAL = 10**18  # as settings are limited (config.py)
 LONG = 80  # characters of a text in a message
 NOT_NULL = (*TEXT, *WHOLE, "fallback", "top")
@@ -217,12 +220,12 @@ def check_unchanged(file: Path) -> None:
         DesaError: the file is not the one that the run wrote, or the summary is damaged.
     """
     summary = file.with_name("summary.json")
-    try:
-        cells = json.loads(summary.read_text(encoding="utf-8"))["cells"]
-        wanted = {cell["artifacts"][file.name] for cell in cells if file.name in cell["artifacts"]}
-    except FileNotFoundError:
+    if not os.path.lexists(summary):
         return
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    try:
+        cells = json.loads(plain_bytes(summary, MOST_SUMMARY))["cells"]
+        wanted = {cell["artifacts"][file.name] for cell in cells if file.name in cell["artifacts"]}
+    except (DesaError, ValueError, LookupError, TypeError, RecursionError):
         hint = "run the cell again, or remove it to report without this check"
         raise DesaError(
             "is damaged: not JSON as a run writes it", where=str(summary), hint=hint

@@ -5,6 +5,7 @@ answer is Hydra's, for a command line without the verb.
 """
 
 import os
+import re
 from collections.abc import Sequence
 
 from desa_ray.errors import DesaError, choices
@@ -63,6 +64,6 @@ def leave_out_verb() -> None:
     """Tell Hydra the command line as it would be without the verb, up to the cursor."""
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
-    before = line[: int(point)] if point.isdigit() else line
+    before = line[: int(point)] if re.fullmatch("[0-9]{1,9}", point) else line
     program, _, rest = before.lstrip().partition(" ")
     os.environ["COMP_LINE"] = f"{program} {rest.lstrip().partition(' ')[2]}"

@@ -1,17 +1,13 @@
-"""What verbs over TREC runs share: names of the runs, options with several values, measures, and
-folders that results are written to.
-"""
+"""What verbs over TREC runs share: names of the runs, options with several values, measures."""
 
 import argparse
 import re
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from desa_ray.errors import DesaError
 from desa_ray.printable import printable
 
-from .arguments import ArgumentParser
+from .arguments import ArgumentParser, check_least
 
 MEASURES = ("nDCG@10", "R@20")
 MAX_RESAMPLES = 1_000_000
@@ -40,18 +36,8 @@ def add_measures(parser: ArgumentParser) -> None:
 
 def check_resamples(arguments: argparse.Namespace) -> None:
     """Raises DesaError for `--resamples` and `--seed` out of range."""
-    if not 1 <= arguments.resamples <= MAX_RESAMPLES or arguments.seed < 0:
-        raise DesaError(f"--resamples must be from 1 to {MAX_RESAMPLES} and --seed at least 0")
-
-
-@contextmanager
-def written_to(folder: Path) -> Generator[None]:
-    """Makes the folder; what cannot be written into it within is a DesaError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise DesaError(f"cannot be written: {error}", where=str(folder)) from None
+    check_least("--resamples", arguments.resamples, 1, MAX_RESAMPLES)
+    check_least("--seed", arguments.seed, 0)
 
 
 def _stem(name: str) -> str:

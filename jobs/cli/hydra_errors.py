@@ -104,6 +104,10 @@ def worded(
         given = next((a for a in arguments if f"{kind_}(" in a), kind_)
         hint = "an interval needs a sweeper that samples; use range(...) or choice(...)"
         return DesaError("is not a list of values", where=given, hint=hint)
+    if merged := re.match(r"Error merging override ([^\n]+)", message):
+        reason = _one_line(error.__cause__) if error.__cause__ is not None else "no such place"
+        hint = f"`desa {verb} --cfg job` prints all settings"
+        return DesaError(f"cannot be set: {reason}", where=merged[1].strip(), hint=hint)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return DesaError(
             _one_line(error),

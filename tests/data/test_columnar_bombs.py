@@ -1,5 +1,6 @@
 """Small parquet and arrow files that would unpack to gigabytes are refused before they are."""
 
+import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,39 @@ def test_runs_that_repeat_an_id_are_refused(tmp_path):
     assert path.stat().st_size < 5 << 20
     with pytest.raises(DesaError, match=r"run\.parquet: unpacks to more than"):
         read_run_parquet(path)
+
+
+@pytest.mark.timeout(20)
+def test_pipes_and_devices_in_place_of_parquet_files_are_not_waited_for(tmp_path):
+    for name in ("run.parquet", "records.parquet"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "zero.parquet").symlink_to("/dev/zero")
+    for name in ("run.parquet", "zero.parquet"):
+        with pytest.raises(DesaError, match=f"{name}: is not a plain file"):
+            read_run_parquet(tmp_path / name)
+    with pytest.raises(DesaError, match=r"records\.parquet: is not a plain file"):
+        load_records(tmp_path)
+    with pytest.raises(DesaError, match="neither a file or folder"):
+        load_records(tmp_path / "records.parquet")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop", "long"])
+def test_what_stands_in_place_of_a_summary_is_damage(kind, tmp_path, monkeypatch):
+    """In a folder from elsewhere anything can stand beside the records."""
+    records().write_parquet(tmp_path / "records.parquet")
+    place = tmp_path / "summary.json"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind in ("device", "loop"):
+        place.symlink_to("/dev/zero" if kind == "device" else place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        monkeypatch.setattr("desa_ray.report.records_check.MOST_SUMMARY", 10)
+        place.write_text('{"cells": []}')
+    with pytest.raises(DesaError, match=r"summary\.json: is damaged"):
+        load_records(tmp_path)
 
 
 def test_runs_and_records_that_polars_writes_are_read(tmp_path):

@@ -148,3 +148,14 @@ def test_msmarco_files(tmp_path, broken):
     found = load(folder, **given)
     same(found, whole(tmp_path))
     assert found.counts["queries_without_judgments"] == 1
+
+
+def test_ids_of_msmarco_keep_blanks_that_are_not_ascii(tmp_path):
+    """Otherwise a judgment would be of another id than the collection's."""
+    folder = tmp_path / "msmarco"
+    folder.mkdir()
+    (folder / "collection.tsv").write_text("1\u00a0\tfish\n1\tbirds\n2\u2028\tswim\n")
+    (folder / "queries.test.tsv").write_text("7\u3000\twhat\n")
+    (folder / "qrels.test.tsv").write_text("7\u3000\t0\t1\u00a0\t1\n7\u3000 0 2\u2028 1\n")
+    found = load(folder, kind="msmarco", split="test")
+    assert found.qrels["doc_id"].to_list() == ["1\u00a0", "2\u2028"]

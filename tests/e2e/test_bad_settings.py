@@ -308,3 +308,9 @@ def test_a_measure_without_a_value_for_the_collections_grades(refuse, collection
         "query 'q1', document 'd0', grade 5",
     ]
     refuse(words, "plan", *dataset(collection), "method=original", "evaluation.measures=[ERR@10]")
+
+
+def test_a_place_that_is_not_in_a_list_is_named_with_the_reason(refuse):
+    """Hydra says no more than that the override could not be merged."""
+    override = "++method.channels.9.operator=rm3"
+    refuse([override, "index out of range", "--cfg job"], "plan", "method=rm3", override)

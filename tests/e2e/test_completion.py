@@ -81,3 +81,11 @@ def test_hydra_is_asked_about_the_line_without_the_verb(monkeypatch):
     monkeypatch.setenv("COMP_POINT", "25")
     completion.leave_out_verb()
     assert os.environ["COMP_LINE"] == "desa method=desa fus"
+
+
+@pytest.mark.parametrize("point", ["²", "9" * 5000, "-1", ""])
+def test_an_odd_place_of_the_cursor_is_no_fault(point, monkeypatch):
+    monkeypatch.setenv("COMP_LINE", "desa run met")
+    monkeypatch.setenv("COMP_POINT", point)
+    completion.leave_out_verb()
+    assert os.environ["COMP_LINE"].split() == ["desa", "met"]

@@ -28,6 +28,7 @@ from desa_ray.store.sealed import seal, unseal
 from desa_ray.tracking.entry_shapes import ENTRY, TARGET, check_artifacts, read_json
 from desa_ray.tracking.last import FILE, last_uri
 from desa_ray.tracking.left_behind import left_behind
+from tests.fuzz import newer_doors
 from tests.fuzz.changes import Form, document_changed, spoilt
 from tests.fuzz.made_records import (
     SUMMARY,
@@ -298,10 +299,49 @@ def doors(folder: Path) -> list[Door]:
         Door("last run", b'{"uri": "sqlite:///x.db"}', "json", _last),
         Door("method", METHOD, "lines", _method),
     ]
+    found += _newer_doors()
     for name, data in sorted(files.items()):
         if "00001" in name:
             continue  # a part like the first
         spoil = resealed if data.startswith(b"{") else None
         label = f"store {Path(name).name}"
         found.append(Door(label, data, "bytes", _manifest(files, name), spoil))
+    return found
+
+
+def _newer_doors() -> list[Door]:
+    found = [
+        Door(f"answers of {name}", newer_doors.dumped(document), "json", newer_doors.answers)
+        for name, document in (
+            ("Elasticsearch", newer_doors.ELASTIC),
+            ("Qdrant", newer_doors.QDRANT),
+            ("Weaviate", newer_doors.WEAVIATE),
+            ("LanceDB", newer_doors.LANCE),
+        )
+    ]
+    found += [
+        Door("answers as TSV", newer_doors.TSV, "lines", newer_doors.answers),
+        Door("answers as TREC", newer_doors.TREC, "lines", newer_doors.answers),
+        Door(
+            "run kept", newer_doors.kept(), "bytes", newer_doors.kept_run, newer_doors.spoilt_table
+        ),
+        Door("runs by rules", newer_doors.RUNS, "lines", newer_doors.ruled),
+        Door("table of queries", QUERIES, "jsonl", newer_doors.tables("queries.jsonl")),
+    ]
+    for name, data in (
+        ("corpus.parquet", newer_doors.parquet()),
+        (
+            "qrels/test.parquet",
+            newer_doors.parquet({"query-id": ["q1"], "corpus-id": ["d1"], "score": [1]}),
+        ),
+    ):
+        spoil = newer_doors.spoilt_table
+        found.append(Door(f"table {name}", data, "bytes", newer_doors.tables(name), spoil))
+    for kind, data in (
+        ("stream", newer_doors.arrow_stream()),
+        ("packed", newer_doors.arrow_packed()),
+    ):
+        found.append(Door(f"arrow {kind}", data, "bytes", newer_doors.tables("corpus.arrow")))
+    for name, data in newer_doors.MSMARCO.items():
+        found.append(Door(f"MS MARCO's {name}", data, "lines", newer_doors.msmarco(name)))
     return found

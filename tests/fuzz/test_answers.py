@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 import ray
 
+from desa_ray.certified import certified_search
 from desa_ray.cluster import job_client
 from desa_ray.cluster.ray_job import RayJobs
 from desa_ray.config import GeneratorConfig
+from desa_ray.engine_channels import search_after
 from desa_ray.engines.chat import Request, SamplingSettings
 from desa_ray.engines.openai_generator import OpenAIGenerator
 from desa_ray.errors import DesaError
 from desa_ray.tracking.runs import Tracker
 from tests.fuzz.changes import bytes_changed, document_changed
+from tests.fuzz.newer_doors import ELASTIC
 from tests.hostile import odd
 from tests.raw_server import answer, raw_server
 
@@ -65,10 +68,17 @@ def _jobs(url: str, _: Path) -> None:
     RayJobs(url)
 
 
+def _search(url: str, _: Path) -> None:
+    channel = search_after("engine", url, {"match_all": {}}, tie="id", timeout_s=5.0)
+    channel.attempts = 1
+    certified_search([channel], 2, page=2)
+
+
 SERVERS: dict[str, tuple[dict, Callable[[str, Path], None]]] = {
     "completions": (COMPLETION, _complete),
     "tracking": (EXPERIMENT, _track),
     "jobs": (VERSION, _jobs),
+    "search": (ELASTIC, _search),
 }
 
 

@@ -7,15 +7,18 @@ for LaTeX, by its rules of special characters.
 
 import csv
 import re
+import shlex
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import polars as pl
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from markdown_it import MarkdownIt
+from omegaconf import OmegaConf
 
 from desa_ray.printable import printable
-from desa_ray.report.escapes import LATEX_SIGNS, html, latex, markdown
+from desa_ray.report.escapes import LATEX_SIGNS, html, latex, markdown, override
 from desa_ray.report.figures import Figure
 from desa_ray.report.latex import latex_table
 from desa_ray.report.page import page
@@ -248,3 +251,21 @@ def test_svg_is_well_formed_and_holds_the_text(text):
     assert tags == ["svg", "style", "rect", "rect", "title", "text"]
     title, shown = (node.text for node in list(root.iter())[-2:])
     assert title == shown == printable(text)
+
+
+SIGNS = ("x; touch owned", "$(touch owned)", "007", "1_0", "1e5", "true", "NaN", "it's", 'a"b', "")
+SIGNS += ("a\\", '\\"', "\\${x}", "${oc.env:HOME}", "-x", " a ", "a,b", "[x]", "é", "12", "q-1")
+
+
+@pytest.mark.parametrize(
+    "value", [*(text for text in STRINGS.values() if "\ud800" not in text), *SIGNS]
+)
+def test_overrides_that_people_copy_are_the_text_itself(value):
+    """For a shell one word, which Hydra reads as that text."""
+    parser = OverridesParser.create()
+    for given in (value, [value, "other"]):
+        (word,) = shlex.split(override("query", given))
+        config = OmegaConf.create({"query": parser.parse_override(word).value()})
+        found = OmegaConf.to_container(config, resolve=True)["query"]
+        assert ([*map(str, found)] if isinstance(given, list) else str(found)) == given
+    assert override("query", "q1") == "query=q1"

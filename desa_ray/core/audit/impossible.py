@@ -8,8 +8,10 @@ from fractions import Fraction
 from itertools import product
 
 from desa_ray.core.audit.evidence import Evidence
+from desa_ray.core.rules.certify import MOST_LISTS
 from desa_ray.core.rules.fuse import contributions_of
 from desa_ray.core.rules.registry import Rule
+from desa_ray.errors import DesaError
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ def by_rule(evidence: Evidence, rule: Rule, *, cut: bool) -> Impossible | None:
         cut: whether anything may follow the legs' last documents; rules of scores then take what
             follows as between the declared least and the last score.
     """
+    if cut and len(evidence.legs) > MOST_LISTS:
+        what = f"{len(evidence.legs)} legs that go on have too many combinations to look at"
+        hint = f"give {MOST_LISTS} at most, or whole legs without --legs-go-on"
+        raise DesaError(what, where="--legs-go-on", hint=hint)
     values, known = contributions_of(rule, evidence.legs)
     ends = [_end(rule, place, own) if cut else None for place, own in enumerate(values)]
     low: dict[int, Fraction] = {}

@@ -16,6 +16,7 @@ from desa_ray.core.rules.fuse import Scored, contributions_of, ordered
 from desa_ray.core.rules.registry import Rule, ScoredList
 from desa_ray.errors import DesaError
 
+MOST_LISTS = 8
 Known = dict[int, list[Fraction | None]]
 
 
@@ -58,6 +59,11 @@ def refusal(rule: Rule, frozen: bool = False) -> str | None:
         frozen: whether statistics of the whole lists are known beforehand, from a full pass or
             another source.
     """
+    if len(rule.weights) > MOST_LISTS:
+        return (
+            f"a proof looks at every combination of lists, of which there are too many for more"
+            f" than {MOST_LISTS}"
+        )
     chosen = rule.normaliser
     if chosen is None:
         return None
