@@ -31,6 +31,10 @@ def check_count(
         raise DesaError(what, where=where, hint=f"give one weight per {of}")
 
 
+def _has_order(values: object) -> bool:
+    return isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+
+
 def checked_weights(
     values: Sequence[object],
     count: int,
@@ -51,8 +55,7 @@ def checked_weights(
     Raises:
         DesaError: no list, another number of weights, what is no number, or one out of range.
     """
-    given: object = values
-    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str | bytes):
+    if not _has_order(values):
         what = f"{told(values)} is not a list"  # a set would give each list any of the weights
         raise DesaError(what, where=where or "weights", hint=f"give one weight per {of}")
     weights = [rational(value, "weight") for value in values]
