@@ -82,6 +82,7 @@ class EncoderConfig:
     block_size: Count = 32
     scoring: Literal["int26", "float32"] = "int26"
     scorer: Literal["auto", "torch", "faiss_gpu", "cpu"] = "auto"  # no key: the same exact scores
+    engine: Literal["auto", "cpu", "gpu"] = "auto"  # in keys where it is a GPU's
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -285,14 +286,14 @@ class ClusterConfig:
     cpus: Annotated[Int, Field(ge=1, le=100_000)] | None = None
     encoders: Workers | None = None
     encoder_cpus: Workers = 1
-    encoder_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
+    encoder_gpus: Annotated[Float, Field(ge=0, le=1000)] | None = None
     generators: Workers | None = None
     generator_cpus: Annotated[Float, Field(gt=0, le=10_000)] = 1
     shard_generations: Count = 32
     indexers: Workers | None = None
-    scorers: Workers | None = 2
-    scorer_gpus: Annotated[Float, Field(ge=0, le=1000)] = 0
-    replayers: Workers | None = 2
+    scorers: Workers | None = None
+    scorer_gpus: Annotated[Float, Field(ge=0, le=1000)] | None = None
+    replayers: Workers | None = None
     shard_documents: Count = 1024
     range_documents: Count = 131_072
     shard_queries: Count = 64

@@ -21,6 +21,7 @@ from desa_ray.credentials import redacted, refuse_credentials
 from desa_ray.errors import DesaError, Problems, counted
 from desa_ray.experiment.places import home, store_root, tracking_uri
 from desa_ray.output import print_text
+from desa_ray.pipeline.devices import local_devices
 from desa_ray.printable import printable
 from desa_ray.stages.plugged import own_names
 from desa_ray.store.artifacts import Store
@@ -30,6 +31,7 @@ from .cli import checkup
 from .cli.arguments import ArgumentParser
 from .cli.checkup import Finding, failed
 from .cli.claims import outputs
+from .cli.device_check import devices_finding
 from .cli.group_access import group_access
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -67,6 +69,7 @@ def tracking(uri: str) -> Finding:
 
 def cluster(config: ClusterConfig, root: str) -> Iterator[Finding]:
     """A session starts or is reached, and every node has this platform and reaches this store."""
+    from desa_ray.cluster.devices import connected_devices
     from desa_ray.cluster.preflight import Needs, check_nodes
     from desa_ray.cluster.session import session
 
@@ -74,6 +77,7 @@ def cluster(config: ClusterConfig, root: str) -> Iterator[Finding]:
     try:
         with session(config):
             count = check_nodes(Needs({"store": root}, {}))
+            devices = connected_devices(config) if config.kind == "existing" else None
     except Problems as found:
         for problem in found.problems:
             yield Finding(problem.where, "fail", problem.what, problem.hint)
@@ -83,6 +87,8 @@ def cluster(config: ClusterConfig, root: str) -> Iterator[Finding]:
         yield Finding(
             name, "ok", f"{counted(count, 'node')}, Ray {version('ray')}, equal versions, one store"
         )
+        if devices is not None:
+            yield devices_finding(f"devices {name}", devices, config)
 
 
 def examine(options: argparse.Namespace) -> Iterator[Finding]:
@@ -97,6 +103,7 @@ def examine(options: argparse.Namespace) -> Iterator[Finding]:
     yield checkup.packages(found, lock, checkup.locked(checkup.lock_text(lock)))
     yield checkup.java(options.java_home)
     yield checkup.gpus(found, wanted=options.gpu)
+    yield devices_finding("devices", local_devices(), config)
     yield from checkup.disk(checkup.places(home(), root), options.warn_gib, options.fail_gib)
     yield from checkup.locks({"home": home(), "outputs": outputs()})
     yield from group_access(checkup.places(home(), root) | {"outputs": outputs()})

@@ -69,7 +69,8 @@ def _show(store: Store, cells: Sequence[Cell], options: PlanConfig, cluster: Clu
     show = plan_tree if options.view == "tree" else plan_table
     title = f"{len(cells)} cells" if len(cells) > 1 else "1 cell"
     screen(160).print(show(title, stages, cluster, options.detail))
-    for line in [*totals(store, stages), *growth(cluster)]:
+    devices = dict.fromkeys(line for cell in cells for line in cell.devices)
+    for line in [*totals(store, stages), *devices, *growth(cluster)]:
         print_text(line)
     check_feasible([planned.stage for planned in stages if planned.to_compute], cluster)
 

@@ -59,14 +59,14 @@ LOCAL = {
     "cpus": None,
     "encoders": None,
     "encoder_cpus": 1,
-    "encoder_gpus": 0,
+    "encoder_gpus": None,
     "generators": None,
     "generator_cpus": 1,
     "shard_generations": 32,
     "indexers": None,
-    "scorers": 2,
-    "scorer_gpus": 0,
-    "replayers": 2,
+    "scorers": None,
+    "scorer_gpus": None,
+    "replayers": None,
     "shard_documents": 1024,
     "range_documents": 131_072,
     "shard_queries": 64,
@@ -85,7 +85,7 @@ LOCAL = {
 }
 CLUSTERS = {
     "local": {},
-    "existing": {"kind": "existing", "scorers": None, "replayers": None},
+    "existing": {"kind": "existing"},
     "serial": {"kind": "serial", "encoder_cpus": 2},
 }
 

@@ -16,6 +16,8 @@ import numpy as np
 
 from desa_ray.config import EncoderConfig
 from desa_ray.engines.bert_files import check_weights, read_architecture
+from desa_ray.engines.gpu_engines import CPU, LIBRARIES, ONNX, TORCH, gpu_engines
+from desa_ray.engines.gpu_engines import VERSIONS as GPU_VERSIONS
 from desa_ray.engines.model_files import find_model, graph_positions, model_width, sha256_file
 from desa_ray.engines.plugged import (
     ENCODERS,
@@ -50,9 +52,15 @@ class Encoder(Protocol):
         ...
 
 
-def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, Any]:
+def encoder_identity(
+    config: EncoderConfig, *, model_home: Path, engine: str | None = None
+) -> dict[str, Any]:
     """Everything that decides an encoder's vectors, for artifact keys: contents and settings, no
     paths.
+
+    Args:
+        engine: `cpu`, whose vectors have no engine in their identity, or one of `gpu_engines`; None
+            for the CPU, unless `encoder.engine=gpu`.
 
     Raises:
         DesaError: the engine or a file of the model is missing, or the settings do not fit the
@@ -64,6 +72,12 @@ def encoder_identity(config: EncoderConfig, *, model_home: Path) -> dict[str, An
         identity = _own_identity(config, model_home)
     if config.dimensions is not None:  # which most encoders have not: their keys stay
         identity["dimensions"] = config.dimensions
+    if engine is None:
+        engine = gpu_engines(config, model_home)[0] if config.engine == "gpu" else CPU
+    if engine != CPU:
+        identity["engine"] = engine
+    if engine in GPU_VERSIONS:
+        identity |= {"version": GPU_VERSIONS[engine], "block_size": config.block_size}
     return identity
 
 
@@ -143,8 +157,9 @@ def load_encoder(
     model_home: Path,
     batch_size: int = 8,
     plugin: Identity | None = None,
+    engine: str = CPU,
 ) -> Encoder:
-    """Start the engine of `config.backend`.
+    """Start the engine of `config.backend`, or the one that encodes with its model on a GPU.
 
     Args:
         threads: CPU threads of the engine.
@@ -152,29 +167,33 @@ def load_encoder(
             there by hand.
         batch_size: texts a run of an ONNX graph; changes no bit.
         plugin: the identity of the plug-in that the plan was made with.
+        engine: `cpu` or one of `gpu_engines`.
 
     Raises:
         DesaError: as `encoder_identity`, or a file of the model cannot be read.
     """
     if config.backend not in ENCODERS:
-        own, engine = encoder_engine(config.backend, plugin)
+        own, plugged = encoder_engine(config.backend, plugin)
         settings = {"threads": threads, "model_home": model_home, "batch_size": batch_size}
-        encoder: Encoder = GuardedEncoder(own, own.called(engine.load, config, **settings))
+        encoder: Encoder = GuardedEncoder(own, own.called(plugged.load, config, **settings))
     else:
-        encoder = _load_own(config, threads, model_home, batch_size)
+        encoder = _load_own(config, threads, model_home, batch_size, engine)
     if config.dimensions is None:
         return encoder
     return ShortenedEncoder(encoder, config.dimensions, f"encoder {config.name}")
 
 
-def _load_own(config: EncoderConfig, threads: int, model_home: Path, batch_size: int) -> Encoder:
-    _require_engine(config)
+def _load_own(
+    config: EncoderConfig, threads: int, model_home: Path, batch_size: int, engine: str
+) -> Encoder:
+    _require_engine(config, engine)
     files = find_model(config, model_home)
-    if config.backend == "sentence_transformers":
+    if engine == TORCH or config.backend == "sentence_transformers":
         from desa_ray.engines.torch_encoder import TorchEncoder
 
+        device = "cpu" if engine == CPU else "cuda"
         try:
-            return TorchEncoder(config, files, threads=threads)
+            return TorchEncoder(config, files, threads=threads, device=device)
         except (
             OSError,
             ValueError,
@@ -189,16 +208,22 @@ def _load_own(config: EncoderConfig, threads: int, model_home: Path, batch_size:
             raise DesaError(
                 what, where=str(files.weights.parent), hint="fetch the model again"
             ) from error
-    from desa_ray.engines.onnx_encoder import OnnxEncoder
+    from desa_ray.engines.onnx_encoder import OnnxCudaEncoder, OnnxEncoder
 
-    return OnnxEncoder(config, files, threads=threads, model_home=model_home, batch_size=batch_size)
+    kind = OnnxCudaEncoder if engine == ONNX else OnnxEncoder
+    return kind(config, files, threads=threads, model_home=model_home, batch_size=batch_size)
 
 
-def _require_engine(config: EncoderConfig) -> None:
-    if (
-        config.backend == "sentence_transformers"
-        and importlib.util.find_spec("sentence_transformers") is None
-    ):
+def _require_engine(config: EncoderConfig, engine: str = CPU) -> None:
+    if importlib.util.find_spec("sentence_transformers") is not None:
+        return
+    if engine == TORCH and config.backend != "sentence_transformers":
+        raise DesaError(
+            f"encoding on a GPU needs {LIBRARIES[TORCH]} and torch, which are not installed here",
+            where=f"encoder {config.name}",
+            hint="install requirements/gpu.txt there, or set encoder.engine=cpu",
+        )
+    if config.backend == "sentence_transformers":
         raise DesaError(
             "encoder.backend=sentence_transformers needs sentence-transformers and torch, which are"
             " not installed",

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -24,6 +25,7 @@ from desa_ray.files import whole
 from desa_ray.types import sha256_json
 
 PAD_MULTIPLE = 8
+CUDA = "CUDAExecutionProvider"
 
 
 class OnnxEncoder:
@@ -48,9 +50,12 @@ class OnnxEncoder:
         self._pool = POOLING[config.pooling]
         self._batch_size = batch_size
         self._ids = load_tokenizer(files.tokenizer, config.max_tokens)
-        self._session = _session(_graph(files, model_home), threads, files.weights)
+        self._session = self._opened(_graph(files, model_home), threads, files.weights)
         self._hidden, self.dimension = _hidden_output(self._session, files.weights)
         self._weights, self._words = files.weights, _words(files)
+
+    def _opened(self, graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
+        return _session(graph, threads, weights, ["CPUExecutionProvider"])
 
     def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
         """Unit vectors, float32 [len(texts), dimension], in the order of `texts`.
@@ -99,6 +104,56 @@ class OnnxEncoder:
         return np.asarray(found)
 
 
+class OnnxCudaEncoder(OnnxEncoder):
+    """Encodes blocks of `block_size` texts on the first GPU that the process sees, by onnxruntime's
+    CUDA provider (onnxruntime-gpu); a text's bits may depend on the other texts of its block.
+    """
+
+    def __init__(
+        self,
+        config: EncoderConfig,
+        files: ModelFiles,
+        *,
+        threads: int,
+        model_home: Path,
+        batch_size: int,
+    ):
+        del batch_size  # a block is a batch, however many texts a CPU takes at once
+        block = config.block_size
+        super().__init__(config, files, threads=threads, model_home=model_home, batch_size=block)
+        self.block_size = config.block_size
+
+    def _opened(self, graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
+        return cuda_session(graph, threads, weights)
+
+    def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
+        """As `OnnxEncoder.encode`, block by block."""
+        vectors_ND = np.empty((len(texts), self.dimension), np.float32)
+        for start in range(0, len(texts), self.block_size):
+            block = slice(start, start + self.block_size)
+            own = None if names is None else names[block]
+            vectors_ND[block] = super().encode(texts[block], own)
+        return vectors_ND
+
+
+def cuda_session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
+    """A session on a GPU. Where CUDA does not start, onnxruntime goes on with CPUs and only notes
+    it, so what the session uses is looked at.
+
+    Raises:
+        DesaError: it does not use a GPU.
+    """
+    if CUDA in ort.get_available_providers():
+        session = _session(graph, threads, weights, [(CUDA, {"use_tf32": "0"})])
+        if CUDA in session.get_providers():
+            return session
+    raise DesaError(
+        f"onnxruntime {ort.__version__} finds no GPU that it can use here",
+        where="encoder.engine",
+        hint="install onnxruntime-gpu with the CUDA libraries it needs, or set encoder.engine=cpu",
+    )
+
+
 def _words(files: ModelFiles) -> int | None:
     """How many tokens the weights know; None for a ready-made graph."""
     if files.config is None:
@@ -145,7 +200,9 @@ def _padded(tokens: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
     return ids_BT, mask_BT
 
 
-def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
+def _session(
+    graph: bytes | Path, threads: int, weights: Path, providers: Sequence[Any]
+) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -157,7 +214,7 @@ def _session(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceS
     options.enable_mem_pattern = options.enable_cpu_mem_arena = False
     try:
         return ort.InferenceSession(
-            graph if isinstance(graph, bytes) else str(graph), options, ["CPUExecutionProvider"]
+            graph if isinstance(graph, bytes) else str(graph), options, providers
         )
     except Exception as error:
         # onnxruntime has one class per error code, all derived from Exception alone

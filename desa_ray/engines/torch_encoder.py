@@ -1,5 +1,5 @@
-"""Dense vectors with sentence-transformers (torch), the GPU engine; heavy imports happen when it is
-loaded.
+"""Dense vectors with sentence-transformers (torch), on a GPU or CPUs; heavy imports happen when it
+is loaded.
 
 Torch's kernels are not batch-invariant: a text's bits may change with its neighbours. So texts go
 in fixed blocks by number, each block in one call, and the block size belongs to the identity of the
@@ -16,8 +16,7 @@ from desa_ray.engines.vectors import check_unit_rows
 
 
 class TorchEncoder:
-    """Encodes blocks of `block_size` texts on the GPU where there is one, else with `threads` CPU
-    threads.
+    """Encodes blocks of `block_size` texts on `device`, cuda or cpu, there with `threads` threads.
 
     Attributes:
         dimension: length of a vector.
@@ -25,7 +24,7 @@ class TorchEncoder:
             shorter.
     """
 
-    def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int):
+    def __init__(self, config: EncoderConfig, files: ModelFiles, *, threads: int, device: str):
         import torch  # pyright: ignore[reportMissingImports]
         from sentence_transformers import SentenceTransformer, models  # pyright: ignore
 
@@ -38,7 +37,9 @@ class TorchEncoder:
         # Pooling and length come from our configuration; what the model's folder says about them is
         # not read.
         pooling = models.Pooling(self.dimension, pooling_mode=config.pooling)
-        self._model = SentenceTransformer(modules=[transformer, pooling, models.Normalize()])
+        self._model = SentenceTransformer(
+            modules=[transformer, pooling, models.Normalize()], device=device
+        )
 
     def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
         """Unit vectors, float32 [len(texts), dimension], in the order of `texts`; errors as

@@ -14,6 +14,7 @@ from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.engines.analysis import analyzer_name
+from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.counted import counted
 from desa_ray.experiment.fusing import rule_params, used_kappa, with_rule
@@ -64,6 +65,8 @@ class Cell:
         reference: the fusion stage of Original under the same settings, which "shallower in both"
             compares with; None for Original itself and for methods without both channels.
         access: the depths with random access beside each of `fused`; none unless asked for.
+        engine: what encodes: `cpu`, or an engine on GPUs (`desa_ray.engines.gpu_engines`).
+        devices: what encodes and scores, in words.
     """
 
     config: RunConfig
@@ -72,6 +75,8 @@ class Cell:
     reference: Stage | None
     recording_counts: Mapping[str, int]
     access: tuple[Stage, ...] = ()
+    engine: str = CPU
+    devices: tuple[str, ...] = ()
 
     @property
     def targets(self) -> list[Stage]:
@@ -91,6 +96,7 @@ class Builder:
         self.config, self.collection = prepared.config, prepared.collection
         self.source, self.recording_counts = prepared.texts, prepared.recording_counts
         self.identity, self.model_home = prepared.encoder, prepared.home / "models"
+        self.devices = prepared.devices
 
     def cell(self) -> Cell:
         """The cell: its stages with their keys; what is stored of them is not looked at."""
@@ -104,18 +110,25 @@ class Builder:
         if config.evaluation.access_depths:
             pool, size = replay_pool(config), config.cluster.shard_queries
             access = tuple(access_depths_stage(stage, pool, size) for stage in fused)
-        return Cell(config, self.collection, fused, reference, self.recording_counts, access)
+        engine = self.identity.get("engine", CPU)
+        counts = self.recording_counts
+        return Cell(config, self.collection, fused, reference, counts, access, engine, self.devices)
 
     @cached_property
     def measures(self) -> list[str]:
         return measures_of(self.config)
 
-    def _vectors(self) -> Stage:
-        documents = self.collection.documents
-        whole = self.collection.whole or documents
+    @property
+    def encoded(self) -> Stage:
+        """The vectors of all documents; a snapshot of the collection takes some of them."""
+        whole = self.collection.whole or self.collection.documents
         work = DocumentVectorsWork(self._encoders, self._encoder_shard)
         prefix = self.config.encoder.document_prefix
-        vectors = document_vectors_stage(whole, self.identity, prefix, work, self._label)
+        return document_vectors_stage(whole, self.identity, prefix, work, self._label)
+
+    def _vectors(self) -> Stage:
+        documents, vectors = self.collection.documents, self.encoded
+        whole = vectors.inputs["corpus"]
         if whole.key == documents.key:
             return vectors
         part = SnapshotVectorsWork(self.config.cluster.shard_documents)
@@ -167,7 +180,9 @@ class Builder:
         scored: Mapping[str, Any],
         inputs: Mapping[str, Stage],
     ) -> Stage:
-        work = FeedbackWork(scorer_pool(self.config), self.config.cluster.shard_queries)
+        work = FeedbackWork(
+            scorer_pool(self.config, dense=False), self.config.cluster.shard_queries
+        )
         ranked = {name: scored[name] for name in ("k1", "b", "exclude_self")}
         read = {name: inputs[name] for name in FEEDBACK_INPUTS if name in inputs}
         return feedback_stage(model, numbers, ranked, read, work)
@@ -246,7 +261,8 @@ class Builder:
 
     def _new_ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
         """The channel's complete ranking, or the head of it that a lazy or counted run holds."""
-        cluster, scorers = self.config.cluster, scorer_pool(self.config)
+        cluster = self.config.cluster
+        scorers = scorer_pool(self.config, dense=channel.kind == "dense")
         params, inputs, label = self._scored(method, channel, draw)
         if channel.kind == "dense":
             complete = DenseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
@@ -265,7 +281,8 @@ class Builder:
 
     def _top_scores(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
         cluster = self.config.cluster
-        work = TopScoresWork(scorer_pool(self.config), cluster.shard_queries, cluster.memory_gb)
+        pool = scorer_pool(self.config, dense=channel.kind == "dense")
+        work = TopScoresWork(pool, cluster.shard_queries, cluster.memory_gb)
         params, inputs, label = self._scored(method, channel, draw)
         return top_scores_stage(params, inputs, work, label)
 

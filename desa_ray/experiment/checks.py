@@ -73,16 +73,19 @@ def _analyzer_problems(config: RunConfig) -> Iterator[DesaError]:
 
 
 def _scorer_problems(config: RunConfig) -> Iterator[DesaError]:
-    """A GPU to multiply on, asked for without one to have; or one that float32 scores never use."""
+    """GPUs asked for and given none; or a scorer that float32 scores never use."""
     encoder = config.encoder
+    if encoder.engine == "gpu" and config.cluster.encoder_gpus == 0:
+        what = "engine=gpu, but cluster.encoder_gpus=0 gives an encoder none"
+        yield DesaError(what, where="encoder.engine", hint="leave cluster.encoder_gpus out")
     if encoder.scorer in ("auto", "cpu"):
         return
     if encoder.scoring == "float32":
         what = f"scorer={encoder.scorer} applies only to scoring=int26"
         yield DesaError(what, where="encoder.scorer", hint="leave it out, or use int26")
-    elif config.cluster.kind != "serial" and not config.cluster.scorer_gpus:
-        what = f"scorer={encoder.scorer}, but scorers have no GPU"
-        hint = "set cluster.scorer_gpus to 1, or to a fraction such as 0.25"
+    elif config.cluster.kind != "serial" and config.cluster.scorer_gpus == 0:
+        what = f"scorer={encoder.scorer}, but cluster.scorer_gpus=0 gives scorers no GPU"
+        hint = "leave cluster.scorer_gpus out, or set it to 1 or to a fraction such as 0.25"
         yield DesaError(what, where="encoder.scorer", hint=hint)
 
 

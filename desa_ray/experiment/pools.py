@@ -11,6 +11,7 @@ from typing import Any
 from desa_ray.config import RunConfig
 from desa_ray.engines.encoder import load_encoder
 from desa_ray.engines.generator import load_generator
+from desa_ray.engines.gpu_engines import CPU
 from desa_ray.engines.jvm import heap_bytes
 from desa_ray.engines.lucene import Lucene
 from desa_ray.engines.model_files import find_model
@@ -34,7 +35,18 @@ def _memory(config: RunConfig, own: float) -> int:
     return int(own) + PROCESS_BYTES if config.cluster.kind == "existing" else 0
 
 
-def _weights(config: RunConfig, identity: Mapping[str, Any], model_home: Path) -> int:
+def _fitting(config: RunConfig, size: int | None) -> int | None:
+    """`size`, where one is set; else as many workers as this machine has CPUs and memory for. Of a
+    running cluster only the nodes know.
+    """
+    cluster = config.cluster
+    if size is not None or cluster.kind == "existing":
+        return size
+    machine, each = this_machine(), cluster.memory_gb * GB + PROCESS_BYTES
+    return max(1, min(cluster.cpus or machine.cpus, int(machine.memory / each)))
+
+
+def encoder_bytes(config: RunConfig, identity: Mapping[str, Any], model_home: Path) -> int:
     """Bytes of the encoder's weights; 0 where they are not files that we know, or not here, which
     is told elsewhere.
     """
@@ -58,11 +70,13 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
             model_home=model_home,
             batch_size=cluster.batch_size,
             plugin=identity.get("plugin"),
+            engine=identity.get("engine", CPU),
         ),
         size=cluster.encoders,
         cpus=cluster.encoder_cpus,
-        gpus=cluster.encoder_gpus,
-        memory=_memory(config, 2 * _weights(config, identity, model_home)),  # stored and optimised
+        gpus=cluster.encoder_gpus or 0,
+        # Stored and optimised
+        memory=_memory(config, 2 * encoder_bytes(config, identity, model_home)),
     )
 
 
@@ -115,13 +129,15 @@ def lucene_pool(config: RunConfig, documents: int) -> Pool:
     )
 
 
-def scorer_pool(config: RunConfig) -> Pool:
-    """What scores and ranks; where `encoder.scorer` names no GPU of a worker's own, on its CPUs."""
-    scorer, gpus = config.encoder.scorer, config.cluster.scorer_gpus
+def scorer_pool(config: RunConfig, *, dense: bool = True) -> Pool:
+    """What scores and ranks; `dense` scores are computed on a GPU where scorers have one."""
+    scorer = config.encoder.scorer if dense else "auto"
+    gpus = (config.cluster.scorer_gpus or 0) if dense else 0
+    words = ["scorer", *([scorer] if scorer != "auto" else []), *([f"{gpus:g}"] if gpus else [])]
     return Pool(
-        "scorer" if scorer == "auto" else f"scorer:{scorer}",
+        ":".join(words),
         partial(WorkerCache, scorer),
-        size=config.cluster.scorers,
+        size=_fitting(config, config.cluster.scorers),
         gpus=gpus,
         memory=_memory(config, config.cluster.memory_gb * GB),
     )
@@ -131,7 +147,7 @@ def replay_pool(config: RunConfig) -> Pool:
     return Pool(
         "replayer",
         WorkerCache,
-        size=config.cluster.replayers,
+        size=_fitting(config, config.cluster.replayers),
         memory=_memory(config, config.cluster.memory_gb * GB),
         light=True,
     )

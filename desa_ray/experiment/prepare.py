@@ -44,6 +44,7 @@ class Prepared:
         texts: where its generated texts come from.
         encoder: everything that decides the encoder's vectors; empty where no channel is dense.
         recording_counts: what was noticed in recorded texts.
+        devices: what encodes and scores, in words, once that is decided.
     """
 
     config: RunConfig
@@ -52,6 +53,7 @@ class Prepared:
     texts: TextSource
     encoder: dict[str, Any]
     recording_counts: Mapping[str, int]
+    devices: tuple[str, ...] = ()
 
 
 def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prepared]:

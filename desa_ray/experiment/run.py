@@ -6,7 +6,7 @@ there. A plan without misses starts neither Ray nor any engine.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,8 +17,10 @@ from desa_ray.cluster.metrics import CountingProgress
 from desa_ray.cluster.run_series import RunSeries, this_user
 from desa_ray.config import RunConfig
 from desa_ray.counting import counting
+from desa_ray.engines.gpu_engines import CPU
 from desa_ray.errors import DesaError, counted
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.devices import Place, check_scorers, with_engines, with_shares
 from desa_ray.experiment.finish import collection_notes
 from desa_ray.experiment.lazy_backend import LazyBackend
 from desa_ray.experiment.listener import Listener
@@ -52,8 +54,37 @@ def open_store(config: RunConfig) -> Store:
     return store
 
 
-def plan(prepared: Sequence[Prepared]) -> list[Cell]:
-    """The cells of prepared configurations; writes nothing."""
+def plan(prepared: Sequence[Prepared], earlier: Sequence[Mapping[str, Any]] = ()) -> list[Cell]:
+    """The cells of prepared configurations, on the devices that there are; writes nothing.
+
+    Args:
+        earlier: the summaries of earlier batches of the same sweep.
+
+    Raises:
+        DesaError: a GPU is asked for that is not there, or a cluster that has to be asked does not
+            answer.
+    """
+    if not prepared:
+        return []
+    place = Place(prepared[0].config.cluster)
+    with prepared[0].collection.documents.store.snapshot():
+        resolved = with_engines(prepared, place, _engines(earlier))
+        if not place.known:  # everything may be stored: the cluster is not used then
+            cells = _cells(resolved)
+            if not missing([target for cell in cells for target in cell.targets]):
+                return cells
+        cells = _cells([with_shares(own, place.devices) for own in resolved])
+        check_scorers(cells, place)
+        return cells
+
+
+def _engines(summaries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What encoded the cells of these summaries, by the encoder's name."""
+    known = [own for own in summaries if own.get("encoder")]
+    return {own["encoder"].partition("+local-")[0]: own.get("engine", CPU) for own in known}
+
+
+def _cells(prepared: Sequence[Prepared]) -> list[Cell]:
     rankings: dict[tuple[str, ...], Stage] = {}
     return [Builder(own, rankings).cell() for own in counting(prepared, "planning cells")]
 
@@ -82,7 +113,7 @@ def run_cells(
     with ExitStack() as around:
         # Nothing is cleaned up now
         lease = around.enter_context(Lease.acquire(store.files, f"run-{uuid4().hex[:12]}"))
-        cells = plan(prepare([spec.config for spec in specs], store, home()))
+        cells = plan(prepare([spec.config for spec in specs], store, home()), earlier)
         needed = list(ancestors([target for cell in cells for target in cell.targets]))
         # From here on, only these are left alone
         lease.refer([stage.key.digest for stage in needed])
@@ -90,6 +121,8 @@ def run_cells(
             todo = missing([target for cell in cells for target in cell.targets])
             check_feasible(todo, first.cluster)
         for line in dict.fromkeys(line for cell in cells for line in collection_notes(cell)):
+            listener.note(line)
+        for line in dict.fromkeys(line for cell in cells for line in cell.devices):
             listener.note(line)
         listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
         listener.planned(todo, lambda: plan_stages(store, todo, first.cluster, this_machine()))

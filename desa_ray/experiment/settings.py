@@ -42,6 +42,7 @@ LATER = {
     "sparse.analyzer": "en",
     "fusion.rule": DEFAULT_RULE,
     "evaluation.exponential_cutoffs": "false",
+    "encoder.engine": "cpu",
 }
 
 
@@ -57,6 +58,7 @@ def cell_settings(cell: Cell) -> dict[str, str]:
     for group in GROUPS:
         found |= dict(_flat(getattr(config, group), group))
     found |= {name: str(getattr(config, name)) for name in VALUES}
+    found["encoder.engine"] = cell.engine  # what `auto` became
     own = own_prompts(config.method, config.prompt)
     used = [given_prompt(name, config.generator, own) for name in prompts(config.method)]
     found |= {f"prompt.{prompt.name}": prompt.hash[:12] for prompt in used}

@@ -12,6 +12,7 @@ from desa_ray.core.evaluation import (
 )
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
+from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.records import labels
 from desa_ray.stages.rule_fusion import why_no_depths
@@ -159,6 +160,7 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
     return {
         **shown,
         **({"rule": rule} if rule != DEFAULT_RULE else {}),
+        **({"engine": cell.engine} if cell.engine != CPU else {}),
         **({"no_depths": reason} if reason else {}),
         "ranking": cell.config.ranking,
         "n_queries": records["query_id"].n_unique(),

@@ -57,6 +57,19 @@ def visible_gpus() -> int:
     )
 
 
+def gpu_memory() -> int:
+    """Bytes of the smallest GPU here, as nvidia-smi reports it; 0 where it does not."""
+    if not (program := shutil.which("nvidia-smi")):
+        return 0
+    command = [program, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    told = ""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        told = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LIST_S
+        ).stdout
+    return min((int(line) << 20 for line in told.split() if line.isdigit()), default=0)
+
+
 def _limit(name: str) -> str:
     try:
         return (CGROUP / name).read_text().strip()

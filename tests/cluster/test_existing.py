@@ -138,14 +138,16 @@ def _doctor(cluster, folder: Path, *arguments: str):
     done = run_desa(folder, folder / "home", "doctor", "--json", *where, *arguments)
     assert done.returncode in (0, 1), done.stderr
     findings = json.loads(done.stdout)["findings"]
-    return done.returncode, [f for f in findings if f["name"].startswith(("ray", "node"))]
+    names = ("ray", "node", "devices ray")
+    return done.returncode, [f for f in findings if f["name"].startswith(names)]
 
 
 @pytest.mark.slow
 def test_the_doctor_visits_every_node(cluster, tmp_path):
-    code, (finding,) = _doctor(cluster, tmp_path)
-    assert (code, finding["status"]) == (0, "ok")
+    code, (finding, devices) = _doctor(cluster, tmp_path)
+    assert (code, finding["status"], devices["status"]) == (0, "ok", "ok")
     assert finding["what"].startswith("3 nodes, Ray ")
+    assert devices["what"].startswith("the cluster has no GPU: ")
     # A node whose environment has another polars first on its path.
     other = tmp_path / "other" / "polars-0.0.1.dist-info"
     other.mkdir(parents=True)

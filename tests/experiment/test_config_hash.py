@@ -48,6 +48,7 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "encoder.document_prefix": ((), "encoder.document_prefix='passage: '"),
     "encoder.dimensions": ((), "encoder.dimensions=128"),
     "encoder.scoring": ((), "encoder.scoring=float32"),
+    "encoder.engine": ((), "encoder.engine=gpu"),
     "generator.map": ((), "generator.map={references: mugi}"),
     "generator.strict": ((), "generator.strict=true"),
     "generator.kind": (SERVER, "generator=recorded"),

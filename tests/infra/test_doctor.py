@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from desa_ray.config import ClusterConfig
 from desa_ray.errors import DesaError
 from desa_ray.jobs.cli import checkup
+from desa_ray.jobs.cli.device_check import devices_finding
 from desa_ray.jobs.doctor import main
+from desa_ray.pipeline.devices import DeviceNode, Devices
 
 NVIDIA_SMI = (
     '#!/bin/sh\nprintf "%s\\n" "NVIDIA H100 80GB HBM3, 81559, {driver}" "NVIDIA H100 80GB HBM3,'
@@ -50,6 +53,7 @@ def test_an_installation_from_the_lock_passes(doctor):
         "packages",
         "java",
         "gpus",
+        "devices",
         "disk home",
         "models",
         "store",
@@ -168,6 +172,34 @@ def test_the_driver_must_suit_the_packages(driver, packages, status, tmp_path, m
     finding = checkup.gpus(packages, wanted=False)
     assert finding.status == status
     assert finding.what.startswith("2: NVIDIA H100 80GB HBM3 81559 MiB; driver")
+
+
+CPU_ONLY = frozenset({""})
+GPU = frozenset({"", "torch", "sentence-transformers", "faiss-gpu"})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "libraries", "status", "told"),
+    [
+        (0, CPU_ONLY, "ok", "the cluster has no GPU: encoders and dense scores on CPUs"),
+        (
+            4,
+            GPU,
+            "ok",
+            "4 GPUs on 1 node: encoders on GPUs by sentence-transformers, 0.5 GPU each; dense sc",
+        ),
+        (4, GPU, "ok", "; dense scores on GPUs by torch, 0.25 GPU each; generators of kind vllm"),
+        (4, CPU_ONLY, "warn", "encoders on CPUs; dense scores on CPUs"),
+        (4, CPU_ONLY | {"faiss-gpu"}, "warn", "dense scores on GPUs by faiss-gpu"),
+        (4, CPU_ONLY | {"onnxruntime-gpu"}, "warn", "encoders on GPUs by onnxruntime-gpu"),
+    ],
+)
+def test_the_doctor_says_what_would_run_where(gpus, libraries, status, told):
+    node = DeviceNode("n1", 16, gpus, libraries=libraries if gpus else frozenset())
+    finding = devices_finding("devices", Devices("the cluster", [node]), ClusterConfig())
+    assert (finding.status, bool(finding.hint)) == (status, status == "warn")
+    assert told in finding.what
+    assert ("on n1" in finding.what) == (status == "warn")
 
 
 def test_a_driver_that_does_not_answer_fails(tmp_path, monkeypatch):
