@@ -25,7 +25,7 @@ from ray._private import utils as ray_utils
 from desa_ray.cluster.own_node import RAYLET, OwnNode, end_all, without_agents
 from desa_ray.cluster.ray_folder import ray_folder
 from desa_ray.errors import DesaError
-from desa_ray.store.files import COPIES
+from desa_ray.store.copies import COPIES
 from desa_ray.temporary import sweep
 
 NODES: Any = node

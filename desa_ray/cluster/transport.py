@@ -30,7 +30,7 @@ from desa_ray.pipeline.stage import Pool, Task
 from desa_ray.pipeline.supervisor import Supervisor
 from desa_ray.pipeline.transport import Answer, Event, Loaded, Lost, Up
 from desa_ray.store.artifacts import Store
-from desa_ray.store.files import drop_copies
+from desa_ray.store.copies import drop_copies
 
 MAX_PARALLEL_STAGES = 8
 LOOK_S = 0.02  # how soon a waiting poll notices that it was woken

@@ -17,7 +17,7 @@ from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.packing import Node
 from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.pipeline.transport import Answer, Event, Lost, Share, Up
-from desa_ray.store.files import COPIES
+from desa_ray.store.copies import COPIES
 from desa_ray.temporary import sweep
 
 MAX_PARALLEL_STAGES = 2

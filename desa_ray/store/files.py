@@ -18,7 +18,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -28,12 +27,11 @@ from fsspec.implementations.local import LocalFileSystem
 
 from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.files import flush, sha256_file
+from desa_ray.store.copies import own_copies
 from desa_ray.store.faults import explained
 from desa_ray.store.writing import Content, PublishedFile, written
-from desa_ray.temporary import OwnFolder, sweep
 
 TEMPORARY = ".tmp-"
-COPIES = "desa-store-"  # in the temporary folder, one per process
 LEASES = ".leases"  # the one folder whose files change: who is at work (leases.py)
 _WORD = r"(\.tmp-)?[A-Za-z0-9][A-Za-z0-9._*-]*"
 NAME = re.compile(rf"\{LEASES}|(\{LEASES}/)?{_WORD}(/{_WORD})*")
@@ -206,7 +204,7 @@ class Files:
         with self._explained("write", name):
             if self._local:
                 return self._publish_local(name, content)
-            with tempfile.TemporaryDirectory(dir=_copies(os.getpid()).path) as folder:
+            with tempfile.TemporaryDirectory(dir=own_copies(os.getpid()).folder.path) as folder:
                 source = Path(folder, Path(name).name.replace("*", ""))
                 published = written(name, content, source)
                 path = self._path(published.name)
@@ -282,14 +280,11 @@ class Files:
         return published
 
     def _copy(self, name: str, sha256: str) -> Path:
-        """The local copy of a remote file, fetched where it is not there yet."""
-        path = _copies(os.getpid()).path / sha256 / Path(name).name
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            partial = path.with_name(TEMPORARY + uuid4().hex)
-            self._fs.get_file(self._path(name), str(partial))
-            partial.replace(path)
-        return path
+        """The copy of a remote file on this node, fetched where there is none yet."""
+        remote = self._path(name)
+        return own_copies(os.getpid()).get(
+            Path(name).name, sha256, lambda path: self._fs.get_file(remote, path)
+        )
 
     def _once(self, published: PublishedFile, place: Callable[[], object]) -> None:
         """Give the file its final name by `place`, or see that a file of this name has the same
@@ -334,16 +329,3 @@ def _file_system(root: str) -> tuple[Any, str]:
         return url_to_fs(root, use_listings_cache=False)
     local: Any = LocalFileSystem(use_listings_cache=False)
     return local, str(local._strip_protocol(root))
-
-
-@cache
-def _copies(process: int) -> OwnFolder:
-    """Where this process keeps its copies of remote files, by hash, and makes new ones."""
-    return OwnFolder(COPIES)
-
-
-def drop_copies() -> None:
-    """Remove this process's copies of remote files, and those of processes that were killed."""
-    _copies(os.getpid()).remove()
-    _copies.cache_clear()
-    sweep(COPIES)

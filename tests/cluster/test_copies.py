@@ -20,7 +20,7 @@ from desa_ray.pipeline.serial import SerialBackend
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Task, Work, bounds, shards_of
 from desa_ray.pipeline.supervisor import Supervisor
 from desa_ray.store.artifacts import Store
-from desa_ray.store.files import COPIES, drop_copies
+from desa_ray.store.copies import COPIES, drop_copies
 from tests.infra.objects import client, object_server
 
 POOL = Pool("made up", dict, size=1, light=True)
