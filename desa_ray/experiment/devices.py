@@ -220,8 +220,11 @@ def check_scorers(cells: Sequence[Cell], place: Place) -> None:
         scorer, gpus = cell.config.encoder.scorer, cell.config.cluster.scorer_gpus
         if scorer not in SCORERS or gpus:
             continue
+        lacks = place.devices.lacks(SCORERS[scorer])
+        if not lacks:
+            continue
         todo = missing(cell.targets)
         if any(stage.params.get("kind") == "dense" and _is_of(stage, "scorer") for stage in todo):
-            what = f"scorer={scorer}, but {place.devices.lacks(SCORERS[scorer])}"
+            what = f"scorer={scorer}, but {lacks}"
             hint = "use encoder.scorer=auto or cpu, or a cluster whose nodes with GPUs have"
             raise DesaError(what, where="encoder.scorer", hint=f"{hint} requirements/gpu.txt")

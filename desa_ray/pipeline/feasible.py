@@ -21,7 +21,11 @@ SIZES = {
     "replayer": "replayers",
 }
 CPUS = {"encoder": "encoder_cpus", "generator": "generator_cpus"}
-GPUS = {"encoder": "cluster.encoder_gpus", "generator": "generator.tensor_parallel_size"}
+GPUS = {
+    "encoder": "cluster.encoder_gpus",
+    "generator": "generator.tensor_parallel_size",
+    "scorer": "cluster.scorer_gpus",
+}
 
 
 def check_feasible(
