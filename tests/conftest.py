@@ -86,6 +86,7 @@ def busy_loops(request: pytest.FixtureRequest) -> Iterator[None]:
 LONG = (  # a minute or more each, the longest first
     "tests/vllm/test_vllm_platform.py",
     "tests/e2e/test_run.py",
+    "tests/e2e/test_paper_experiment.py",
     "tests/e2e/test_sweeps.py",
     "tests/cluster/test_submit.py",
     "tests/test_notebook.py",
