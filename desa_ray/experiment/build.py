@@ -8,20 +8,17 @@ from functools import cached_property
 from typing import Any
 
 from desa_ray.config import ChannelConfig, FusionConfig, MethodConfig, RunConfig
-from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.feedback import FEEDBACK
-from desa_ray.core.fusion.cutoffs import CUTOFFS
-from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.engines.analysis import analyzer_name
 from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.counted import counted
-from desa_ray.experiment.fusing import rule_params, used_kappa, with_rule
+from desa_ray.experiment.fused_by import fusion_params, fusion_work, wants_scores
+from desa_ray.experiment.fusing import with_rule
 from desa_ray.experiment.methods import (
     BY_SCORES,
     ORIGINAL,
-    SCORE,
     expands,
     operator,
     options,
@@ -41,14 +38,11 @@ from desa_ray.stages.counted_fusion import CountedPlan, counted_plan
 from desa_ray.stages.dense_ranking import DenseRankingWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
 from desa_ray.stages.feedback import FEEDBACK_INPUTS, FeedbackWork, feedback_stage
-from desa_ray.stages.fusion import FusionWork, fusion_stage
-from desa_ray.stages.lazy_fusion import LazyFusionWork
-from desa_ray.stages.plugged import operator_plugin, rule_plugin
+from desa_ray.stages.fusion import fusion_stage
+from desa_ray.stages.plugged import operator_plugin
 from desa_ray.stages.postings import PostingsWork, postings_stage
 from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
 from desa_ray.stages.ranking import ranking_stage
-from desa_ray.stages.rule_fusion import RuleFusionWork
-from desa_ray.stages.score_fusion import ScoreFusionWork
 from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
 from desa_ray.stages.sparse_ranking import SparseRankingWork
 from desa_ray.stages.terms import TermsWork, terms_stage
@@ -197,52 +191,79 @@ class Builder:
         self, method: MethodConfig, channel: ChannelConfig, draw: int
     ) -> tuple[dict[str, Any], dict[str, Stage], str]:
         """What decides the scores of a channel, parameters and inputs; and its label."""
-        config, collection = self.config, self.collection
         prompt = prompt_of(method, channel)
         generation = self.source.stage(prompt, draw) if prompt else None
+        params = self._channel_params(method, channel)
+        inputs: dict[str, Stage] = {"queries": self.collection.queries}
+        if generation is not None:
+            inputs["generation"] = generation
+        if self.config.evaluation.exclude_self:
+            inputs["corpus"] = self.collection.documents
+        label = f"{channel.kind} {channel.operator}"
+        if generation is not None:
+            label += f" {generation.label}"
+        if channel.kind == "sparse":
+            self._add_sparse(channel, generation, params, inputs)
+        else:
+            self._add_dense(channel, generation, params, inputs)
+        return params, inputs, label
+
+    def _channel_params(self, method: MethodConfig, channel: ChannelConfig) -> dict[str, Any]:
+        """What dense and sparse channels have in common."""
+        config, prompt = self.config, prompt_of(method, channel)
         own = own_prompts(method, config.prompt)
         used = texts_used(prompt, config.generator, config.n_refs, own) if prompt else 0
-        numbers = {name: str(value) for name, value in options(channel).items()}
-        inputs: dict[str, Stage] = {"queries": collection.queries}
         params: dict[str, Any] = {
             "kind": channel.kind,
             "operator": channel.operator,
             "texts": used,
             "exclude_self": config.evaluation.exclude_self,
         }
+        numbers = _numbers(channel)
         if numbers:
             params["options"] = numbers
         if plugged := operator_plugin(channel.kind, channel.operator):
             params["plugin"] = plugged
-        if generation is not None:
-            inputs["generation"] = generation
-        if config.evaluation.exclude_self:
-            inputs["corpus"] = collection.documents
-        if channel.kind == "sparse":
-            inputs["postings"] = self._postings()
-            params |= {"k1": config.sparse.k1, "b": config.sparse.b}
-        for source in dict.fromkeys(("query", *operator(channel).texts)):
+        return params
+
+    def _add_sparse(
+        self,
+        channel: ChannelConfig,
+        generation: Stage | None,
+        params: dict[str, Any],
+        inputs: dict[str, Stage],
+    ) -> None:
+        """Add postings, and the terms of each text that the operator reads, to a channel."""
+        sparse, numbers = self.config.sparse, _numbers(channel)
+        inputs["postings"] = self._postings()
+        params |= {"k1": sparse.k1, "b": sparse.b}
+        for source in _texts_read(channel):
             text = generation if source != "query" else None
-            if channel.kind == "dense":
-                inputs[source] = self._text_vectors(source, text)
-            elif source in FEEDBACK:
+            if source in FEEDBACK:
                 inputs[source] = self._feedback(source, numbers, params, inputs)
             else:
-                inputs[source] = self._terms(source, text, used if text else 0, numbers)
-        if channel.kind == "dense":
-            inputs["vectors"] = self._vectors()
-            params["scoring"] = config.encoder.scoring
-            if getattr(operator(channel), "calibrated", False):
-                work = CalibrationWork(scorer_pool(config), config.cluster.memory_gb)
-                assert generation is not None
-                given = dict(inputs)
-                inputs["calibration"] = calibration_stage(params, given, work, generation.label)
-        elif config.sparse.scores != "raw":
-            params["scores"] = config.sparse.scores
-        label = f"{channel.kind} {channel.operator}"
-        if generation is not None:
-            label += f" {generation.label}"
-        return params, inputs, label
+                used = params["texts"] if text else 0
+                inputs[source] = self._terms(source, text, used, numbers)
+        if sparse.scores != "raw":
+            params["scores"] = sparse.scores
+
+    def _add_dense(
+        self,
+        channel: ChannelConfig,
+        generation: Stage | None,
+        params: dict[str, Any],
+        inputs: dict[str, Stage],
+    ) -> None:
+        """Add the vectors of documents and of each text that the operator reads to a channel."""
+        for source in _texts_read(channel):
+            inputs[source] = self._text_vectors(source, generation if source != "query" else None)
+        inputs["vectors"] = self._vectors()
+        params["scoring"] = self.config.encoder.scoring
+        if getattr(operator(channel), "calibrated", False):
+            work = CalibrationWork(scorer_pool(self.config), self.config.cluster.memory_gb)
+            assert generation is not None
+            given = dict(inputs)
+            inputs["calibration"] = calibration_stage(params, given, work, generation.label)
 
     @cached_property
     def _unfused(self) -> str:
@@ -291,48 +312,14 @@ class Builder:
         method = with_rule(named, config.fusion)
         texts = {prompt: self.source.stage(prompt, draw) for prompt in prompts(method)}
         channels = {c.name: self._ranking(method, c, draw) for c in method.channels}
-        sparse = [channel for channel in method.channels if channel.kind == "sparse"]
-        original = None
-        diagnosed = len(sparse) == 1 and any(map(expands, method.channels))
-        if diagnosed and config.ranking != "lazy":
-            original = self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
-        own = [{"name": c.name, "kind": c.kind, "weight": str(c.weight)} for c in method.channels]
-        params: dict[str, Any] = {
-            "channels": own,
-            "fusion": method.fusion,
-            "weighting": method.weighting,
-            "prefix": method.prefix,
-            "kappa": str(used_kappa(method, config.fusion)),
-            "k": config.fusion.k,
-            "measures": self.measures,
-            "cutoffs": list(CUTOFFS),
-            "run_depth": config.evaluation.run_depth,
-        }
-        if config.fusion.replay != "exact":
-            params["replay"] = config.fusion.replay
-        if config.evaluation.exponential_cutoffs:
-            params["exponential_cutoffs"] = True
-        params |= rule_params(method, config.fusion)
-        if method.fusion not in BY_SCORES and (plugged := rule_plugin(method.fusion)):
-            params["plugin"] = plugged
+        original = self._original_sparse(method)
         scores: dict[str, Stage] = {}
-        if method.fusion in BY_SCORES or method.weighting == "confidence":
+        if wants_scores(method):
             scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}
-            params["top_scores"] = TOP_SCORES
-        if computed_plainly(self.measures):
-            params["plain_measures"] = 1
-        work = FusionWork(replay_pool(config), config.cluster.shard_queries)
-        if config.ranking != "complete":
-            params["ranking"] = config.ranking
-        if config.ranking == "lazy":
-            work = LazyFusionWork(work.pool, work.shard_queries)
-        if method.fusion == SCORE:
-            work = ScoreFusionWork(work.pool, work.shard_queries)
-        elif method.fusion in BY_SCORES:
-            work = RuleFusionWork(work.pool, work.shard_queries)
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
         if config.fusion.rule != "rrf":
             label += f" {config.fusion.rule}"
+        params, work = fusion_params(config, method, self.measures), fusion_work(config, method)
         stages = self.collection, channels, texts, original
         fused = fusion_stage(*stages, params, work, label, scores)
         if config.ranking != "counted" or method.fusion in BY_SCORES:
@@ -341,3 +328,23 @@ class Builder:
         compared = self._scored(ORIGINAL, ORIGINAL.channels[1], 0) if original else None
         pool = scorer_pool(config)
         return counted(fused, self._counted(method), scored, compared, pool, config.cluster)
+
+    def _original_sparse(self, method: MethodConfig) -> Stage | None:
+        """Original's sparse ranking, which that of an expanded method is compared with; None where
+        it has not one sparse channel, or rankings are held in part.
+        """
+        sparse = [channel for channel in method.channels if channel.kind == "sparse"]
+        diagnosed = len(sparse) == 1 and any(map(expands, method.channels))
+        if not diagnosed or self.config.ranking == "lazy":
+            return None
+        return self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
+
+
+def _numbers(channel: ChannelConfig) -> dict[str, str]:
+    """A channel's operator options, as they are written in keys."""
+    return {name: str(value) for name, value in options(channel).items()}
+
+
+def _texts_read(channel: ChannelConfig) -> list[str]:
+    """The query, and what else the operator reads, each once."""
+    return list(dict.fromkeys(("query", *operator(channel).texts)))

@@ -3,6 +3,7 @@
 Files come first, so that nothing is lost while the tracking server is down.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ from desa_ray.store.makers import described, distinct
 from desa_ray.tracking.entries import CellRun, now_ms
 from desa_ray.types import sha256_json
 
+LABELS = ("dataset", "method", "generator", "encoder", "kappa", "n_refs", "corpus_docs")
+NUMERIC = ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")
 PER_DRAW = ("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "sparse_support")
 
 if TYPE_CHECKING:
@@ -112,22 +115,36 @@ def _log(
     files: list[Path],
     started_ms: int,
 ) -> str | None:
-    names = {
-        own: entry[own] for own in ("dataset", "method", "generator", "encoder", "kappa", "n_refs")
-    }
-    numeric = {
-        own: entry[own] for own in ("n_refs", "corpus_docs", "draws", "n_queries", "fallbacks")
-    }
-    numeric |= {name: value for name, value in entry.items() if name.startswith("fallback_pct_of")}
-    numeric["kappa"] = float(cell.config.fusion.kappa)
-    fusion = cell.fused[0]
-    content = {
-        role: stage.params["content"]
-        for role, stage in fusion.inputs.items()
-        if "content" in stage.params
-    }
+    run = CellRun(
+        cell=cell_digest(cell),
+        name=name,
+        # MLflow's compare view begins with the first params by name: the labels come before all
+        # other settings.
+        params={own: entry[own] for own in LABELS} | flat(result_config(cell), "settings."),
+        metrics={**entry["metrics"], **_numbers(cell, entry)},
+        per_draw=[_headline(own) for own in draws] if len(draws) > 1 else [],
+        tags=_tags(cell, entry),
+        artifacts=files,
+        started_ms=started_ms,
+        ended_ms=now_ms(),
+        inputs=[_data_set(cell)],
+    )
+    return log.cell(run)
+
+
+def _numbers(cell: Cell, entry: Mapping[str, Any]) -> dict[str, float]:
+    """What is logged as a metric beside the measures, so that the UI can sort and plot by it."""
+    numbers = {own: entry[own] for own in NUMERIC}
+    numbers |= {name: value for name, value in entry.items() if name.startswith("fallback_pct_of")}
+    return {**numbers, "kappa": float(cell.config.fusion.kappa)}
+
+
+def _tags(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:
+    """Hashes and keys of what went in and came out, and who made it with which code."""
+    inputs = cell.fused[0].inputs.items()
+    content = {role: stage.params["content"] for role, stage in inputs if "content" in stage.params}
     made, stages, makers = provenance(), entry["stages"], _makers(cell)
-    tags = {
+    return {
         **{f"sha256.{role}": value for role, value in content.items()},
         **{f"sha256.{name}": value for name, value in entry["artifacts"].items()},
         **{f"key.fusion.draw{draw}": stage.key.digest for draw, stage in enumerate(cell.fused)},
@@ -139,23 +156,6 @@ def _log(
         "environment_sha256": made["environment"],
         **({"generated_by": "; ".join(map(described, makers))} if makers else {}),
     }
-    run = CellRun(
-        cell=cell_digest(cell),
-        name=name,
-        # MLflow's compare view begins with the first params by name: the labels come before all
-        # other settings.
-        params=names
-        | {"corpus_docs": entry["corpus_docs"]}
-        | flat(result_config(cell), "settings."),
-        metrics={**entry["metrics"], **numeric},
-        per_draw=[_headline(own) for own in draws] if len(draws) > 1 else [],
-        tags=tags,
-        artifacts=files,
-        started_ms=started_ms,
-        ended_ms=now_ms(),
-        inputs=[_data_set(cell)],
-    )
-    return log.cell(run)
 
 
 def _headline(metrics: dict[str, float | None]) -> dict[str, float | None]:

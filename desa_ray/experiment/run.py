@@ -102,13 +102,7 @@ def run_cells(
     Cells of one call share the first one's store, cluster and tracking settings. A cell that fails
     fails alone: the others finish, and the errors are raised together at the end.
     """
-    first = specs[0].config
-    for spec in specs[1:]:
-        for part in ("store", "cluster", "tracking"):
-            if getattr(spec.config, part) != getattr(first, part):
-                raise DesaError(
-                    f"a sweep can use only one {part}", where=part, hint="run two sweeps"
-                )
+    first = _shared_settings(specs)
     store = open_store(first)
     with ExitStack() as around:
         # Nothing is cleaned up now
@@ -120,14 +114,7 @@ def run_cells(
         with store.snapshot():
             todo = missing([target for cell in cells for target in cell.targets])
             check_feasible(todo, first.cluster)
-        for line in dict.fromkeys(line for cell in cells for line in collection_notes(cell)):
-            listener.note(line)
-        for line in dict.fromkeys(line for cell in cells for line in cell.devices):
-            listener.note(line)
-        listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
-        listener.planned(todo, lambda: plan_stages(store, todo, first.cluster, this_machine()))
-        if not todo and first.cluster.kind == "existing":
-            listener.note("everything is stored: the cluster is not used")
+        _announce(cells, todo, first, store, listener)
         digest = sweep_digest(first, cells, parent=summary is not None)
         series = RunSeries(digest[:8], this_user(), store.files.local, stages=len(todo))
         backend = LazyBackend(first, store, ExitStack(), listener.note, series)
@@ -157,3 +144,28 @@ def run_cells(
         listener.finished(summaries, first.evaluation.measures)
         sweep.raise_failures()
     return summaries
+
+
+def _shared_settings(specs: Sequence[CellSpec]) -> RunConfig:
+    """The first cell's configuration; all cells have its store, cluster and tracking."""
+    first = specs[0].config
+    for spec in specs[1:]:
+        for part in ("store", "cluster", "tracking"):
+            if getattr(spec.config, part) != getattr(first, part):
+                what = f"a sweep can use only one {part}"
+                raise DesaError(what, where=part, hint="run two sweeps")
+    return first
+
+
+def _announce(
+    cells: Sequence[Cell], todo: list[Stage], config: RunConfig, store: Store, listener: Listener
+) -> None:
+    """Tell what validation counted, and what will be computed."""
+    for line in dict.fromkeys(line for cell in cells for line in collection_notes(cell)):
+        listener.note(line)
+    for line in dict.fromkeys(line for cell in cells for line in cell.devices):
+        listener.note(line)
+    listener.note(f"{counted(len(cells), 'cell')}, {counted(len(todo), 'stage')} to compute")
+    listener.planned(todo, lambda: plan_stages(store, todo, config.cluster, this_machine()))
+    if not todo and config.cluster.kind == "existing":
+        listener.note("everything is stored: the cluster is not used")
