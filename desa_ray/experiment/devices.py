@@ -27,7 +27,6 @@ from desa_ray.pipeline.devices import (
     Devices,
 )
 from desa_ray.pipeline.execute import missing, present
-from desa_ray.pipeline.feasible import kind_of
 from desa_ray.pipeline.stage import Stage
 from desa_ray.types import canonical_json
 
@@ -172,7 +171,7 @@ def _complete(group: Sequence[Prepared], identity: Mapping[str, Any]) -> bool:
 
 
 def _is_of(stage: Stage, kind: str) -> bool:
-    return stage.work.pool is not None and kind_of(stage.work.pool) == kind
+    return stage.work.pool is not None and stage.work.pool.kind == kind
 
 
 def with_shares(own: Prepared, devices: Devices) -> Prepared:

@@ -18,7 +18,7 @@ from desa_ray.engines.model_files import find_model
 from desa_ray.engines.plugged import generator_engine
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.machine import this_machine
-from desa_ray.pipeline.stage import Pool
+from desa_ray.pipeline.stage import Pool, PoolSettings
 from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
 
@@ -26,6 +26,11 @@ JVM_SHARE = 4  # of the machine's memory: its heap, as much for texts and arrays
 IN_FLIGHT = 64  # shards of generation at one engine, at most; it says itself how many it wants
 PROCESS_BYTES = 512 << 20  # of a worker with nothing loaded: Python and its libraries
 GB = 1 << 30
+ENCODERS = PoolSettings("encoders", "cluster.encoder_cpus", "cluster.encoder_gpus")
+GENERATORS = PoolSettings("generators", "cluster.generator_cpus", "generator.tensor_parallel_size")
+INDEXERS = PoolSettings("indexers")
+SCORERS = PoolSettings("scorers", gpus="cluster.scorer_gpus")
+REPLAYERS = PoolSettings("replayers")
 
 
 def _memory(config: RunConfig, own: float) -> int:
@@ -77,6 +82,7 @@ def encoder_pool(config: RunConfig, identity: dict, model_home: Path) -> Pool:
         gpus=cluster.encoder_gpus or 0,
         # Stored and optimised
         memory=_memory(config, 2 * encoder_bytes(config, identity, model_home)),
+        settings=ENCODERS,
     )
 
 
@@ -107,6 +113,7 @@ def generator_pool(config: RunConfig, identity: Mapping[str, Any], model_home: P
         gpus=gpus,
         isolated=isolated,
         in_flight=IN_FLIGHT,
+        settings=GENERATORS,
     )
 
 
@@ -126,6 +133,7 @@ def lucene_pool(config: RunConfig, documents: int) -> Pool:
         size=size,
         memory=_memory(config, heap_bytes(sparse.heap)),
         isolated=True,
+        settings=INDEXERS,
     )
 
 
@@ -140,6 +148,7 @@ def scorer_pool(config: RunConfig, *, dense: bool = True) -> Pool:
         size=_fitting(config, config.cluster.scorers),
         gpus=gpus,
         memory=_memory(config, config.cluster.memory_gb * GB),
+        settings=SCORERS,
     )
 
 
@@ -150,4 +159,5 @@ def replay_pool(config: RunConfig) -> Pool:
         size=_fitting(config, config.cluster.replayers),
         memory=_memory(config, config.cluster.memory_gb * GB),
         light=True,
+        settings=REPLAYERS,
     )

@@ -13,19 +13,6 @@ from desa_ray.pipeline.machine import Machine, this_machine
 from desa_ray.pipeline.stage import Pool, Stage
 
 GB = 2**30
-SIZES = {
-    "encoder": "encoders",
-    "generator": "generators",
-    "lucene": "indexers",
-    "scorer": "scorers",
-    "replayer": "replayers",
-}
-CPUS = {"encoder": "encoder_cpus", "generator": "generator_cpus"}
-GPUS = {
-    "encoder": "cluster.encoder_gpus",
-    "generator": "generator.tensor_parallel_size",
-    "scorer": "cluster.scorer_gpus",
-}
 
 
 def check_feasible(
@@ -49,11 +36,6 @@ def check_limit(pool: Pool, config: ClusterConfig) -> None:
             where="cluster.max_gpus",
             hint="raise it, or give the worker fewer GPUs",
         )
-
-
-def kind_of(pool: Pool) -> str:
-    """encoder, generator, lucene, scorer or replayer."""
-    return pool.name.partition(":")[0]
 
 
 def capacity(pool: Pool, cluster: ClusterConfig, machine: Machine) -> int:
@@ -80,12 +62,12 @@ def _pool_problems(
     pools = {stage.work.pool.name: stage.work.pool for stage in todo if stage.work.pool}
     cpus = cluster.cpus or machine.cpus
     for name, pool in pools.items():
-        kind = kind_of(pool)
+        size = pool.settings.size
         if pool.gpus > machine.gpus:
             yield DesaError(
                 f"a worker of {name} takes GPUs ({pool.gpus:g}), this machine has"
                 f" {machine.gpus or 'none'}",
-                where=GPUS.get(kind, "cluster"),
+                where=pool.settings.gpus,
                 hint="use cluster=existing with GPU nodes, or lower it",
             )
         if cluster.kind != "local":
@@ -93,18 +75,18 @@ def _pool_problems(
         if pool.cpus > cpus:
             yield DesaError(
                 f"a worker of {name} takes {pool.cpus:g} CPUs, the local cluster has {cpus}",
-                where=f"cluster.{CPUS[kind]}" if kind in CPUS else "cluster.cpus",
+                where=pool.settings.cpus,
                 hint="lower it, or use cluster=existing",
             )
-        elif pool.gpus <= machine.gpus and kind in SIZES:
+        elif pool.gpus <= machine.gpus and size:
             # The defaults are made for any machine: on a small one fewer workers start. More is
             # a setting that the user gave.
-            asked, default = getattr(cluster, SIZES[kind]), getattr(ClusterConfig(), SIZES[kind])
+            asked, default = getattr(cluster, size), getattr(ClusterConfig(), size)
             if (held := capacity(pool, cluster, machine)) < (asked or 0) and asked > (default or 0):
                 takes = f"{pool.cpus:g} CPUs" + (f" and {pool.gpus:g} GPUs" if pool.gpus else "")
                 yield DesaError(
                     f"{asked} workers of {takes} each do not fit: the local cluster holds {held}",
-                    where=f"cluster.{SIZES[kind]}",
+                    where=f"cluster.{size}",
                     hint="lower it, or use cluster=existing",
                 )
 
@@ -122,18 +104,19 @@ def _memory_problems(
     todo: Sequence[Stage], cluster: ClusterConfig, machine: Machine
 ) -> Iterator[DesaError]:
     given = cluster.memory_gb * GB
-    worst: dict[str, int] = {}
+    worst: dict[str, tuple[int, Pool]] = {}
     for stage in todo:
         queries = queries_per_shard(stage, cluster)
         needed, full = stage.work.worker_bytes(stage, 1), stage.work.worker_bytes(stage, queries)
         if needed is None or full is None:
             continue
         if needed > given:
+            smaller = f", or use {stage.work.smaller}" if stage.work.smaller else ""
             yield DesaError(
                 f"one query alone takes {needed / GB:.3g} GB ({_shown(stage)}), "
                 f"more than the {cluster.memory_gb:g} GB a worker may use",
                 where="cluster.memory_gb",
-                hint=f"set it to {_rounded_up(needed / GB)}, or use ranking=counted",
+                hint=f"set it to {_rounded_up(needed / GB)}" + smaller,
             )
         elif stage.work.pool and cluster.kind != "existing":
             pool = stage.work.pool
@@ -142,13 +125,15 @@ def _memory_problems(
                 if cluster.kind == "serial"
                 else min(pool.size or 1, max(1, capacity(pool, cluster, machine)))
             )
-            worst[kind_of(pool)] = max(worst.get(kind_of(pool), 0), workers * min(int(given), full))
-    for kind, total in worst.items():
+            total = workers * min(int(given), full)
+            if total > worst.get(pool.kind, (0, pool))[0]:
+                worst[pool.kind] = total, pool
+    for kind, (total, pool) in worst.items():
         if total > machine.memory:
             yield DesaError(
                 f"all {kind}s together hold up to {total / GB:.3g} GB, this machine has"
                 f" {machine.memory / GB:.3g} GB",
-                where=f"cluster.{SIZES[kind]}",
+                where=f"cluster.{pool.settings.size}",
                 hint="lower it or cluster.memory_gb",
             )
 

@@ -21,6 +21,20 @@ from desa_ray.store.keys import Key
 
 
 @dataclass(frozen=True)
+class PoolSettings:
+    """Which settings say what a pool takes; named where it cannot have that.
+
+    Attributes:
+        size: a field of the cluster's settings; empty where none sets it.
+        cpus, gpus: by their whole names.
+    """
+
+    size: str = ""
+    cpus: str = "cluster.cpus"
+    gpus: str = "cluster"
+
+
+@dataclass(frozen=True)
 class Pool:
     """A kind of worker: which engine it holds and what it takes.
 
@@ -36,6 +50,7 @@ class Pool:
         light: the engine holds nothing but what it reads from the store, and is loaded at once.
         in_flight: shards that one worker may compute at once, each in a thread of its own; the
             loaded engine says how many it wants (`rows_at_once`).
+        settings: where the user says how many workers there are, and what one takes.
     """
 
     name: str
@@ -47,6 +62,12 @@ class Pool:
     isolated: bool = False
     light: bool = False
     in_flight: int = 1
+    settings: PoolSettings = PoolSettings()
+
+    @property
+    def kind(self) -> str:
+        """What people call its workers: the first word of the name."""
+        return self.name.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -88,11 +109,13 @@ class Work(ABC):
         pool: the pool that runs the shards; None runs them in the calling process.
         unit: what people count of it in a plan; empty for stages that plans do not estimate.
         sized_by: the role of the input that it has as many rows as.
+        smaller: the setting under which a worker holds less of the collection; empty for none.
     """
 
     pool: Pool | None
     unit: ClassVar[str] = ""
     sized_by: ClassVar[str] = "queries"
+    smaller: ClassVar[str] = ""
 
     @abstractmethod
     def layout(self, stage: "Stage") -> Mapping[str, Any]:

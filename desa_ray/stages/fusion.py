@@ -89,6 +89,7 @@ class FusionWork(Work):
     pool: Pool
     shard_queries: int
     unit = "queries"
+    smaller = "ranking=counted"
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         documents = stage.inputs["corpus"].rows

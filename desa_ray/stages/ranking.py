@@ -124,6 +124,7 @@ class RankingWork(ChannelWork):
     pool: Pool
     shard_queries: int
     memory_gb: float
+    smaller = "ranking=counted"
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
         # One shard's scores, orders and what is written of them fit into the budget together.

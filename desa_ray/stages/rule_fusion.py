@@ -32,6 +32,8 @@ SCORE_RULES = tuple(name for name, kind in KINDS.items() if kind.by_scores)
 class RuleFusionWork(FusionWork):
     """As `FusionWork`, by scores; needs `scores:NAME` of every channel."""
 
+    smaller = ""  # scores are fused from complete rankings alone
+
     def fuse_one(self, inputs: Inputs, row: int, query: str) -> FusedQuery:
         return _fused(inputs, row, query)
 

@@ -27,6 +27,8 @@ NO_DEPTHS = (
 class ScoreFusionWork(FusionWork):
     """As `FusionWork`, by scores; needs `scores:NAME` of every channel."""
 
+    smaller = ""  # scores are fused from complete rankings alone
+
     def fuse_one(self, inputs: Inputs, row: int, query: str) -> FusedQuery:
         return _fused(inputs, row, query)
 

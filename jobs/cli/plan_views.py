@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from desa_ray.config import ClusterConfig
 from desa_ray.errors import counted
 from desa_ray.pipeline.estimates import Planned
-from desa_ray.pipeline.feasible import GB, kind_of, queries_per_shard
+from desa_ray.pipeline.feasible import GB, queries_per_shard
 from desa_ray.pipeline.stage import Stage
 from desa_ray.store.artifacts import Store
 from desa_ray.terminal import PlainTable, PlainTree
@@ -226,4 +226,4 @@ def _workers(cluster: ClusterConfig, left: Sequence[Planned]) -> str:
     takes = f"{pool.cpus:g} CPU" + (f", {pool.gpus:g} GPU" if pool.gpus else "")
     held = [_held(own.stage, cluster) for own in left]
     memory = max((one for one in held if one), default=None)
-    return f"{workers} {kind_of(pool)}: {takes}" + (f", {size(memory)}" if memory else "")
+    return f"{workers} {pool.kind}: {takes}" + (f", {size(memory)}" if memory else "")

@@ -32,3 +32,15 @@ def test_pipeline_spells_no_stage_name():
         found += [f"{path.name}: {match[0]}" for match in quoted.finditer(text)]
         found += [f"{path.name}: {match[0]}" for match in compound.finditer(text)]
     assert found == []
+
+
+def test_pipeline_spells_no_kind_of_worker():
+    """The first words of the names of pools, which people read in plans, are not known there."""
+    text = (PACKAGE / "experiment" / "pools.py").read_text(encoding="utf-8")
+    kinds = set(re.findall(r"""["'](encoder|generator|lucene|scorer|replayer)\b""", text))
+    assert len(kinds) == 5
+    quoted = re.compile(rf"""["'`]({"|".join(sorted(kinds))})["'`:]|\b{"|".join(kinds)}s?:""")
+    found: list[str] = []
+    for path in sorted((PACKAGE / "pipeline").glob("*.py")):
+        found += [f"{path.name}: {match[0]}" for match in quoted.finditer(path.read_text())]
+    assert found == []
