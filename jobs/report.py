@@ -156,14 +156,8 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
 
 def _task(config: DictConfig) -> None:
     plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    for name in (
-        "fusion",
-        "sparse",
-        "generator",
-        "evaluation",
-        PARITY,
-    ):  # of the group parity, for runs
-        plain.pop(name, None)
+    for name in ("fusion", "sparse", "generator", "evaluation", PARITY):
+        plain.pop(name, None)  # of the group parity, for runs
     options = checked(ReportConfig, plain)
     (make_report if options.query is None else tell_story)(options, output_folder())
 

@@ -13,12 +13,9 @@ from desa_ray.data.raw import BLANKS
 from desa_ray.errors import DesaError
 
 RANKINGS = pl.Schema({"query_id": pl.String, "docs": pl.List(pl.String)})
-
-
 PIECE = 1 << 14
-
-
 LINES = 1 << 20  # of a run, made at once
+TAG = "desa"  # how the last column of our runs begins
 
 
 def write_run(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from desa_ray.data.trec_writing import has_blanks, without_blanks, write_qrels, write_run
+from desa_ray.data.trec_writing import TAG, has_blanks, without_blanks, write_qrels, write_run
 from desa_ray.path_names import path_names
 from desa_ray.report.stored import StoredFusion
 from desa_ray.report.study import Study
@@ -52,7 +52,7 @@ def export_trec(study: Study, store: Store, folder: Path, note: Callable[[str], 
                 rankings = {}
                 for query_id, top in rows:
                     rankings[spelled(query_id)] = [spelled(document) for document in top]
-                write_run(place / f"{name}.trec", rankings, tag=f"desa-{name}")
+                write_run(place / f"{name}.trec", rankings, tag=f"{TAG}-{name}")
         if qrels is None:
             note(
                 f"{dataset}: no judgments written, the store {store.files.shown} does not have them"

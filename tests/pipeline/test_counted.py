@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import desa_ray.experiment.build as build_module
+import desa_ray.experiment.fused_by as fused_by_module
 import desa_ray.stages.asked as asked_module
 import desa_ray.stages.counted_fusion as counted_module
 import desa_ray.stages.counts as counts_module
@@ -52,7 +52,7 @@ def small(monkeypatch) -> None:
     """Heads so short that most queries need counted ranks, groups and ranges so small that there
     are many.
     """
-    for module in (build_module, prefixes_module, counted_module):
+    for module in (fused_by_module, prefixes_module, counted_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     monkeypatch.setattr(counted_module, "LEAST_WITHIN", 1)
     monkeypatch.setattr(layout_module, "GROUP_DOCUMENTS", 64)

@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-import desa_ray.experiment.build as build_module
+import desa_ray.experiment.fused_by as fused_by_module
 import desa_ray.stages.prefix as prefixes_module
 import desa_ray.stages.score_layout as layout_module
 from desa_ray.config import RunConfig
@@ -85,7 +85,7 @@ def shallow(monkeypatch) -> None:
     are many.
     """
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
-    for module in (build_module, prefixes_module):
+    for module in (fused_by_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     monkeypatch.setattr(layout_module, "GROUP_DOCUMENTS", 64)
     monkeypatch.setattr(layout_module, "BLOCK_QUERIES", 17)
@@ -133,7 +133,7 @@ def test_documents_that_are_queries_are_left_out_of_prefixes(
 ):
     """Documents that are queries are left out of prefixes as of rankings."""
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
-    for module in (build_module, prefixes_module):
+    for module in (fused_by_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     common = [*dataset(with_queries_as_documents), "draws=1", "method=desa", "encoder=minilm_l3"]
     config = typed(*common, "evaluation.exclude_self=true")
@@ -168,7 +168,7 @@ def test_prefixes_do_not_depend_on_groups_blocks_ranges(
 ):
     """Prefixes do not depend on groups blocks ranges and shards."""
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 24)
-    for module in (build_module, prefixes_module):
+    for module in (fused_by_module, prefixes_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     config = replace(
         typed(*dataset(demo_slice), "draws=1", "evaluation.exclude_self=true"), ranking="lazy"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import desa_ray.experiment.build as build_module
+import desa_ray.experiment.fused_by as fused_by_module
 from desa_ray.stages import prefix
 
 from .test_lazy import assert_same, computed, typed
@@ -30,7 +30,7 @@ def test_lazy_equals_complete_in_every_shared_column(
 ):
     if depth < 1000:
         monkeypatch.setattr(prefix, "FIRST_DEPTH", depth)
-        for module in (build_module, prefix):
+        for module in (fused_by_module, prefix):
             monkeypatch.setattr(module, "CUTOFFS", (10, 20, 50))
     monkeypatch.setattr(prefix, "GROUP_DOCUMENTS", 1024)
     path = f"dataset.path={request.getfixturevalue(collection + '_folder')}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import desa_ray.experiment.build as build_module
+import desa_ray.experiment.fused_by as fused_by_module
 import desa_ray.stages.collection as collection_module
 import desa_ray.stages.counted_fusion as counted_module
 import desa_ray.stages.prefix as prefixes_module
@@ -33,7 +33,7 @@ SPARSE = ("postings", "terms", "prefix", "ranking", "rank_counts", "fusion")
 @pytest.fixture
 def short(monkeypatch) -> None:
     """Heads of 20 documents; every range a group of its own, scored in pieces of 7."""
-    for module in (build_module, prefixes_module, counted_module):
+    for module in (fused_by_module, prefixes_module, counted_module):
         monkeypatch.setattr(module, "CUTOFFS", (10, 20))
     monkeypatch.setattr(prefixes_module, "FIRST_DEPTH", 20)
     monkeypatch.setattr(counted_module, "LEAST_WITHIN", 1)
