@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from desa_ray.config import ChannelConfig, FusionConfig, MethodConfig, RunConfig
+from desa_ray.config import DEFAULT_RULE, ChannelConfig, FusionConfig, MethodConfig, RunConfig
 from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.engines.analysis import analyzer_name
@@ -317,7 +317,7 @@ class Builder:
         if wants_scores(method):
             scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
-        if config.fusion.rule != "rrf":
+        if config.fusion.rule != DEFAULT_RULE:
             label += f" {config.fusion.rule}"
         params, work = fusion_params(config, method, self.measures), fusion_work(config, method)
         stages = self.collection, channels, texts, original
