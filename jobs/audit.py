@@ -76,8 +76,10 @@ def _verdict(
 
 
 def _declared(arguments: argparse.Namespace) -> Rule | None:
-    settings = ("kappa", "weights", "normaliser", "mean", "least", "most")
-    given = {name: own for name in settings if (own := getattr(arguments, name)) is not None}
+    given: dict[str, object] = {}
+    for name in ("kappa", "weights", "normaliser", "mean", "least", "most"):
+        if getattr(arguments, name) is not None:
+            given[name] = getattr(arguments, name)
     if arguments.rule is not None:
         return rule_from({"name": arguments.rule, **given}, len(arguments.legs))
     if given or arguments.legs_go_on:
