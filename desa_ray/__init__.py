@@ -109,10 +109,10 @@ def fuse(
     Args:
         channels: rankings of one query: lists of document ids, best first; dicts from ids to
             scores, or pandas or polars frames with columns doc_id (or docno) and score, which are
-            ordered by score descending, ties by id (a frame without scores by its column rank). A
-            ranking may be empty. Or runs of many queries: paths of TREC runs, ranx Runs, frames
-            that also have a column query_id (or qid), dicts from query ids to rankings. Collections
-            without an order (a set, the keys of a dict) are refused.
+            ordered by score descending, with ties broken by id (a frame without scores by its
+            column rank). A ranking may be empty. Or runs of many queries: paths of TREC runs, ranx
+            Runs, frames that also have a column query_id (or qid), dicts from query ids to
+            rankings. Collections without an order (a set, the keys of a dict) are refused.
         weights: one per channel, exact: ints, Fractions or strings such as "1/4" (a float counts as
             its shortest decimal form); by default 1 each. A channel of weight 0 counts as absent:
             its depth is 0, and documents that only it contains are left out.

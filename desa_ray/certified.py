@@ -35,16 +35,16 @@ class Channel(Protocol):
     approximate: bool
 
     def next(self, n: int) -> Sequence[str]:
-        """The next n ids; fewer only where the list ends."""
+        """The next n ids; fewer only at the end of the list."""
         ...
 
 
 @runtime_checkable
 class CountingChannel(Channel, Protocol):
-    """A channel that also tells at which ranks documents are."""
+    """A channel that can also look up the ranks of documents."""
 
     def ranks(self, ids: Sequence[str]) -> Mapping[str, int]:
-        """Ranks from 1 of those of the ids that the whole list holds."""
+        """Ranks, from 1, of those ids that the whole list contains."""
         ...
 
 
@@ -53,13 +53,13 @@ class Certified:
     """What reading has proved.
 
     Attributes:
-        documents: the ordered top k; under a budget as much of its beginning as is proved.
+        documents: the ordered top k; with a budget, the part of its beginning that is proved.
         complete: whether that is all of the top k.
         read: by channel, how many items were read.
         ended: by channel, whether it was read to its end.
-        looked_up: by channel, how many ranks were asked for.
-        intervals: by id, the best and the worst rank that documents after `documents` can have, of
-            the k that lead by what was read; None where any later rank is possible.
+        looked_up: by channel, how many ranks were looked up.
+        intervals: by id, for the other documents among the k best by what was read: the best and
+            the worst possible rank; the worst is None if any later rank is possible.
         relative: channels with approximate indexes: the certificate is about the lists that they
             return.
     """
@@ -93,20 +93,20 @@ def certified_search(
     """The exact ordered top k of reciprocal rank fusion, reading no list further than a page beyond
     what its proof needs.
 
-    Pages are read from the list whose next item could contribute most (S6). Where every channel
-    tells ranks, each document read is looked up in the others (the threshold algorithm), which
+    Pages are read from the list whose next item could contribute most (S6). If every channel can
+    look up ranks, each document read is looked up in the others (the threshold algorithm), which
     reads less.
 
     Args:
-        channels: at least one, each new: a rank is counted from where reading begins.
+        channels: at least one, each unread: ranks are counted from where reading begins.
         k: documents, 1 or more.
         kappa, weights: as for `desa_ray.fuse`; weights above 0.
-        budget: items that may be read of all lists together.
-        page: items asked for at once.
+        budget: the most items to read from all lists together.
+        page: items requested at once.
 
     Raises:
-        DesaError: arguments out of range; a channel that gives an id twice, or more than asked, or
-            what is no id, or tells a rank that cannot be.
+        DesaError: arguments out of range; a channel that returns an id twice, more ids than
+            requested, something that is not an id, or an impossible rank.
     """
     constant, exact = _checked(channels, k, kappa, weights, budget, page)
     readers = [_Reader(channel) for channel in channels]

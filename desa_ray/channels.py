@@ -1,5 +1,5 @@
-"""Rankings in the forms that people have them: lists, dicts of scores, pandas and polars frames,
-ranx Runs, TREC files.
+"""Rankings in common formats: lists, dicts of scores, pandas and polars frames, ranx Runs, TREC
+files.
 
 A ranking is about one query, a run about many. Neither pandas nor ranx is imported here.
 """

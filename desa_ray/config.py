@@ -1,5 +1,5 @@
 """The typed configuration: the command line turns what Hydra composes into these frozen
-dataclasses, and nothing else is used inside.
+dataclasses, which all other code uses.
 
 Unknown keys, wrong types and values out of range are collected by pydantic and reported together.
 Names are those of the Hydra groups in conf/ (`dataset`, `encoder`, `generator`, `prompt`,

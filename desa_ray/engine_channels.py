@@ -41,7 +41,7 @@ class ListChannel:
 
 @dataclass
 class SqliteChannel:
-    """A full text query on an FTS5 table, by BM25, ties by id.
+    """A full text query on an FTS5 table, ordered by BM25, with ties broken by id.
 
     Attributes:
         connection: open; one read transaction sees one snapshot.
@@ -97,7 +97,7 @@ class Page:
 
     Attributes:
         hits: ids and scores, best first.
-        cursor: what the next page is asked for with.
+        cursor: where the next page starts; passed to the next request.
         total: hits of the whole list; None where the engine does not count them exactly.
     """
 
@@ -110,9 +110,9 @@ class Page:
 class PagedChannel:
     """Pages of any client: `fetch(cursor, n)` gives the n hits after a cursor, the first with None.
 
-    What a page shows is checked: scores that rise, an id given twice, a total that changes, and a
-    list that ends before its total are refused, as nothing can be proved about such a list. A
-    `TimeoutError` or `ConnectionError` is tried again with the same cursor.
+    Pages are checked: increasing scores, a repeated id, a total that changes, and a list that ends
+    before its total are refused, as nothing can be proved about such a list. After a `TimeoutError`
+    or `ConnectionError`, the request is repeated with the same cursor.
     """
 
     name: str
@@ -193,8 +193,9 @@ def search_after(
         url: of the search, such as `http://host:9200/index/_search`; with a point in time in `body`
             `http://host:9200/_search`.
         query: its `query`.
-        tie: a field that differs for all documents and orders equal scores, such as a keyword id.
-        body: further members, such as `pit={"id": ..., "keep_alive": "1m"}`.
+        tie: a field with a distinct value per document, which orders equal scores, such as a
+            keyword id.
+        body: further members of the request, such as `pit={"id": ..., "keep_alive": "1m"}`.
     """
 
     def fetch(cursor: Any, n: int) -> Page:

@@ -1,9 +1,9 @@
 """The errors that users see: one sentence that says what is wrong, where, and how to fix it.
 
 `DesaError` is for everything a user can cause or fix (input, configuration, environment); `assert`
-stays for our own mistakes. Several findings travel together as `Problems`, so that a plan reports
-all of them at once. What an error says may hold anybody's text: rendered, it is printable and
-carries no secret, whatever its fields hold.
+is for our own bugs. Several problems are raised together as `Problems`, so that a plan reports all
+of them at once. The fields of an error may contain text from elsewhere; rendered, it is printable
+and contains no secrets.
 """
 
 import difflib
@@ -22,7 +22,7 @@ class DesaError(Exception):
 
     Args:
         what: what is wrong, with the offending value.
-        where: file and line, configuration key, artifact or query; empty where there is no place to
+        where: file and line, configuration key, artifact or query; empty if there is no place to
             name.
         hint: what to do about it, as an imperative.
     """

@@ -1,4 +1,4 @@
-"""Ctrl-C where Python would lose it.
+"""Repeats a Ctrl-C that Python would discard.
 
 A Ctrl-C becomes a KeyboardInterrupt in whatever the main thread runs at that moment. If that is a
 finalizer or the callback of a weak reference, Python reports the exception as one that cannot be

@@ -1,9 +1,9 @@
-"""Experiments from Python: `plan` and `run` take the overrides of the command line and give polars
-frames.
+"""Experiments from Python: `plan` and `run` take the overrides of the command line and return
+polars frames.
 
-The work happens in a child process, which composes and runs as `desa` does. So nothing of the
+The work happens in a child process, which composes and runs as `desa` does. So nothing in the
 caller's process changes: not its working folder, signal handlers, logging, environment, Hydra, Ray
-session or JVM; any thread may call, several at once, with or without an event loop.
+session or JVM. Any thread may call, several at once, with or without an event loop.
 """
 
 import os
@@ -40,7 +40,7 @@ class Progress:
 
     Attributes:
         stage: the kind of stage that is computed.
-        text: what of it, or the note.
+        text: which part of it, or the note.
         done: shards stored, including those of earlier runs.
         total: its shards.
     """
@@ -60,9 +60,9 @@ class Plan:
 
     Attributes:
         cells: one row per cell: its labels.
-        stages: one row per stage, inputs before users: `stage`, `label`, `key`, `state` (stored,
-            compute, resume or not needed), `unit` and `items` left, and estimates of `seconds` and
-            `bytes` (null where nothing like it was computed before).
+        stages: one row per stage, inputs first: `stage`, `label`, `key`, `state` (stored, compute,
+            resume or not needed), `unit` and `items` left, and estimates of `seconds` and `bytes`
+            (null if no similar stage was computed before).
     """
 
     cells: pl.DataFrame
@@ -83,10 +83,10 @@ class Results:
     """What a run wrote, in the order of its cells.
 
     Attributes:
-        folder: the output folder, of the sweep where there are several cells.
+        folder: the output folder; that of the sweep if there are several cells.
         cells: the summaries of the cells, as in `summary.json`.
         folders: the output folder of each cell.
-        store: where the artifacts lie.
+        store: where the artifacts are.
     """
 
     folder: Path
@@ -116,9 +116,9 @@ class Results:
 
         Args:
             cell: its number.
-            draw: which generated texts; methods without any have draw 0 alone.
-            channel: the name of a channel, for its complete ranking; the fused run where left
-                out, as deep as `evaluation.run_depth`.
+            draw: which generated texts; methods without any have only draw 0.
+            channel: the name of a channel, for its complete ranking; by default the fused run, as
+                deep as `evaluation.run_depth`.
 
         Raises:
             DesaError: there is no such cell, draw or channel; or the run has no complete
@@ -143,14 +143,14 @@ class Results:
 
 
 def plan(overrides: Sequence[str] = (), *, config_dir: str | PathLike[str] | None = None) -> Plan:
-    """What `run` would reuse and compute; the collection is read and stored, nothing else computed.
+    """What `run` would reuse and compute; only the collection is read and stored.
 
     Args:
-        overrides: as `run` takes them.
-        config_dir: as `run` takes it.
+        overrides: as for `run`.
+        config_dir: as for `run`.
 
     Raises:
-        DesaError: as `run`; also for what this machine or cluster could not run.
+        DesaError: as for `run`; also if this machine or cluster could not run the plan.
     """
     cells, stages = _served("plan", overrides, config_dir, None)
     return Plan(
@@ -167,9 +167,9 @@ def run(
     """Run cells as `desa run` does, with the same store, output folders and log.
 
     Args:
-        overrides: as on the command line, one text each: `["method=original,desa", "draws=1"]`.
+        overrides: as on the command line, one string each: `["method=original,desa", "draws=1"]`.
             Commas between values, `-m`, and an experiment that sweeps make several cells.
-        progress: called in this thread with every step. What it raises ends the run.
+        progress: called in this thread with every step. An exception that it raises ends the run.
         config_dir: a folder with YAML files of your own, as `--config-dir`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Rankings of your own, fused by any rule: `desa_ray.fuse_rule` (method.md section 6.12)."""
+"""Your own rankings, fused by any rule: `desa_ray.fuse_rule` (method.md section 6.12)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ SETTINGS = ("name", "weights", "kappa", "normaliser", "mean", "least", "most")
 
 @dataclass(frozen=True)
 class RuleFused:
-    """What a rule makes of one query's lists, and how deep they must be read for it.
+    """The top k of one query's lists by a rule, and how deep the lists must be read to prove it.
 
     Attributes:
         documents: ids of the ordered top k.
         scores: fused scores, as the nearest float64; the order is that of the exact ones.
-        sorted_depths: per list, the items to read where every list is read from its head alone;
-            None where the rule has no certificate.
-        random_depths: the same where each document read is looked up in all lists.
-        refused: why there is no certificate; None where there is one.
+        sorted_depths: per list, the items to read if lists can only be read in order; None if the
+            rule has no certificate.
+        random_depths: the same if each document read is looked up in all lists.
+        refused: why there is no certificate; None if there is one.
     """
 
     documents: tuple[str, ...]
@@ -48,7 +48,7 @@ def fuse_rule(
     """Fuse one query's rankings by a rule of method.md section 6.12, exactly.
 
     Args:
-        channels: dicts from ids to scores, or lists of ids, best first, for rules of ranks.
+        channels: dicts from ids to scores, or lists of ids, best first, for rank-based rules.
         rule: a name (rrf, weighted_rrf, qdrant_rrf, isr, log_isr, convex, combsum, combmnz, dbsf,
             zscore, opensearch), or a dict with `name` and any of `weights`, `kappa`, `normaliser`,
             `mean`, `least` and `most`; the last two are lists, one number (or None) per channel.
@@ -56,7 +56,7 @@ def fuse_rule(
         frozen: statistics of whole lists count as known before anything is read.
 
     Raises:
-        DesaError: as `rule_of` and `Rule.contributions`; ids as `desa_ray.fuse` refuses them.
+        DesaError: as for `rule_of` and `Rule.contributions`; ids that `desa_ray.fuse` refuses.
     """
     k = whole_number(k, "k", 1)
     if not isinstance(channels, Sequence) or isinstance(channels, str | bytes):

@@ -1,4 +1,4 @@
-"""A local Ray cluster that belongs to this process and is closed to everybody else.
+"""A local Ray cluster that is private to this process.
 
 Every listener is on the loopback device and requires a token that only this process and its workers
 know; sockets and logs are in a folder that only this user can open. Ray reads most of that from the

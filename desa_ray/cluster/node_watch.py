@@ -1,5 +1,5 @@
-"""Which nodes of a running cluster take work: not those that are about to go, nor those that joined
-during the run and differ from it.
+"""Which nodes of a running cluster take work: not those that are being drained, nor those that
+joined during the run and differ from it.
 
 A late node is looked at when the first worker comes up there, as all nodes are before a run
 (`preflight`), in a thread of its own. What differs is told once, and no worker stays there: the run

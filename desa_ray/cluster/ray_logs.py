@@ -1,4 +1,4 @@
-"""Why a process of Ray's ended: how it exited, and the last error in its own log."""
+"""Why one of Ray's processes ended: how it exited, and the last error in its own log."""
 
 import re
 import signal

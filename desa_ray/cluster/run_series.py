@@ -1,4 +1,4 @@
-"""What one run tells Prometheus of itself: gauges with its user and the short id of its sweep.
+"""What one run reports to Prometheus: gauges with its user and the short id of its sweep.
 
 Ray's agents keep a counter for as long as they live, so a counter by run would grow without end. A
 gauge lasts while it is told: these are told every few seconds, and are gone soon after their run.

@@ -1,4 +1,4 @@
-"""What the runs of one cluster tell each other: who holds how much, and who waits for what.
+"""What the runs on one cluster publish for each other: what each holds, and what it waits for.
 
 A run writes one small record into the cluster's own key-value store every few seconds. A record
 whose heartbeat no longer changes belongs to a run that has ended: clocks of different nodes are

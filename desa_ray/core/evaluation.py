@@ -1,7 +1,7 @@
 """Effectiveness: measures are named as in ir_measures, such as nDCG@10 and R@20 (method.md
 section 8).
 
-Values come from trec_eval where it is right for every id and grade, else from
+Values come from trec_eval if it is right for every id and grade, else from
 `desa_ray.core.plain_measures`; every other measure is refused by name. trec_eval holds scores in
 float32 and breaks ties by descending id, so it is given -rank, which never ties.
 """
@@ -131,7 +131,7 @@ def _refused(measure: Measure) -> str:
 
 
 def grade_limits(names: Iterable[str]) -> dict[str, int]:
-    """Measure -> the highest grade that it has a value for, where there is one."""
+    """Measure -> the highest grade that it accepts, for measures with a limit."""
     found: dict[str, int] = {}
     for name, measure in parse_measures(names).items():
         if measure.NAME == "ERR":
@@ -142,8 +142,8 @@ def grade_limits(names: Iterable[str]) -> dict[str, int]:
 
 
 def check_grades(names: Iterable[str], qrels: pl.DataFrame, where: str = "") -> None:
-    """Raises `DesaError` where a judgment (columns `query_id`, `doc_id`, `grade`) is above what a
-    measure takes.
+    """Raises `DesaError` if a judgment (columns `query_id`, `doc_id`, `grade`) has a grade above a
+    measure's limit.
     """
     for name, limit in grade_limits(names).items():
         above = qrels.filter(pl.col("grade") > limit)
@@ -158,8 +158,8 @@ def check_grades(names: Iterable[str], qrels: pl.DataFrame, where: str = "") -> 
 
 
 def computed_plainly(names: Iterable[str]) -> bool:
-    """Whether a measure is computed here whose values were other ones before it was (RR's are the
-    same digits).
+    """Whether a measure is computed here and had other values in earlier versions (those of RR are
+    unchanged).
     """
     return any(
         _is_plain(measure) and measure.NAME != "RR" for measure in parse_measures(names).values()
@@ -202,8 +202,9 @@ def evaluate(
     Args:
         qrels: columns `query_id`, `doc_id`, `grade`; grades <= 0 count as 0.
         rankings: query id -> document ids, best first, without repeats. Queries without a positive
-            judgment are left out; a judged query whose ranking is empty scores 0 (but NumQ 1, and
-            NumRel what there is to find). Judged queries that are not a key here are not evaluated.
+            judgment are left out; a judged query whose ranking is empty scores 0 (but its NumQ is
+            1, and its NumRel the number of relevant documents). Judged queries that are not a key
+            here are not evaluated.
         measures: names as in `parse_measures`.
 
     Returns:

@@ -1,5 +1,5 @@
-"""Overlap of generated text with documents: how much may the model have read before (method.md
-section 10.5)?
+"""Overlap of generated text with documents: how much the model may have seen before (method.md
+section 10.5).
 
 Texts are compared as sequences of words: runs of letters and digits, case folded.
 """

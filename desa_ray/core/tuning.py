@@ -1,4 +1,4 @@
-"""Which of many variants is better than the default? Two honest answers (method.md section 10.6).
+"""Which of many variants is better than the default? Two separate answers (method.md section 10.6).
 
 One selects on half of the queries and tests the one selected on the other half, once. The other
 tests all variants on all queries, adjusted for their number, and selects nothing.

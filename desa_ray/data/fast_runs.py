@@ -1,4 +1,4 @@
-"""Large TREC runs, read by columns: for files without anything odd in them.
+"""Large TREC runs, read by columns: for files without irregularities.
 
 Six fields between single blanks, plain numbers, ranks that do not tie and scores that do not rise
 with them, no document twice. Everything else is left to the reader that goes line by line and says

@@ -1,5 +1,5 @@
-"""The thread of an engine that is stepped: requests join it at any time, from any thread, and each
-is answered as soon as it is done.
+"""The thread that steps an engine: requests join it at any time, from any thread, and each is
+answered as soon as it is done.
 
 So an engine never waits for the last request of one caller before it begins those of the next
 (continuous batching). What goes wrong with one request is that request's error; where the engine

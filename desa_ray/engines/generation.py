@@ -1,5 +1,5 @@
 """The record of one generation (method.md section 12): one row per query and draw of a prompt,
-whoever made the text.
+whatever produced the text.
 
 Recorded text leaves empty what only a live engine knows. The order of rows is that of query ids
 (UTF-8), then draws.

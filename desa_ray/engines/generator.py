@@ -1,4 +1,4 @@
-"""Live generators by configuration: what enters their keys, and how one is loaded.
+"""Live generators by configuration: what is part of their keys, and how one is loaded.
 
 Both kinds are one `ChatEngine` to everybody else. The identity holds what changes the text by
 design; how the engine runs (devices, shares, batches, addresses) stays out of it and is in the

@@ -1,5 +1,5 @@
 """Generation by asking an engine: queries of one draw become generation records (method.md section
-2), each told as soon as it is done.
+2), each reported as soon as it is done.
 
 Every request has its own seed, made from what is asked. An invalid output is retried once under the
 same seed with the reason as a further turn; if that fails too, the query and draw falls back,

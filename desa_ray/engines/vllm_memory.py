@@ -1,4 +1,4 @@
-"""How many requests vLLM may work on at once, from the memory that is left beside the weights."""
+"""How many requests vLLM may process at once, from the memory that the weights leave free."""
 
 import json
 import os

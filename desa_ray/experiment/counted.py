@@ -1,5 +1,5 @@
 """The stages of a counted run: for each channel of a method, the ranks of the documents that can
-matter (method.md section 6.14).
+affect the result (method.md section 6.14).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a store remembers of earlier runs: the manifests of each stage, read once, and what
+"""What a store records about earlier runs: the manifests of each stage, read once, and what
 computing them took.
 """
 

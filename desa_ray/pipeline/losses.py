@@ -1,4 +1,4 @@
-"""What the loss of a worker means: for the shards that it was at, and for its pool.
+"""What the loss of a worker means: for its shards, and for its pool.
 
 A lost shard is handed out again, and one that was lost `max_failures` times stops its stage, by
 name; so does an engine that was lost as often while it loaded. The last attempt at a shard that was

@@ -1,4 +1,4 @@
-"""What a manifest says about the code and machine that made it; nothing of this enters a key."""
+"""What a manifest says about the code and machine that made it; none of it is part of a key."""
 
 import hashlib
 import platform

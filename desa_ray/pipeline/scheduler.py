@@ -1,4 +1,4 @@
-"""Runs the missing stages of a plan, side by side where the backend computes several at once.
+"""Runs the missing stages of a plan, in parallel if the backend computes several at once.
 
 The calling thread decides everything: what may start, what is done, what failed. A stage runs in a
 thread of its own, which mostly waits for its shards. Of each pool several stages are begun: their

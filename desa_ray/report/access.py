@@ -1,4 +1,4 @@
-"""What reading in order costs: certification depths beside least depths and depths with random
+"""What reading in order costs: certification depths next to least depths and depths with random
 access (method.md section 6.15).
 """
 

@@ -1,5 +1,5 @@
-"""Fusion rules beside each other: every method under every rule, whether the subject's gain over a
-baseline holds under another rule, and whether it differs from that under the main one (method.md
+"""Fusion rules compared: every method under every rule, whether the subject's gain over a baseline
+holds under another rule, and whether it differs from the gain under the main rule (method.md
 section 10.3).
 """
 

@@ -34,15 +34,15 @@ def load_records(
         paths_or_run_ids: one or several of: a parquet file of records; a folder (every
             `records.parquet` below it); the id of an MLflow run, or of a parent run, which stands
             for its children.
-        tracking_uri: where run ids are looked up; the store of the last run in `$DESA_HOME` where
-            left out.
+        tracking_uri: where run ids are looked up; by default the store of the last run in
+            `$DESA_HOME`.
 
     Returns:
         The rows of all sources, one below the other. A column that a source lacks is null there.
         kappa and weights are float64; the files hold them as exact texts, such as 1/2.
 
     Raises:
-        DesaError: a path or run that is not there, holds no records, or records that no run wrote.
+        DesaError: a path or run does not exist or has no records, or no run wrote the records.
     """
     return as_numbers(read_records(paths_or_run_ids, tracking_uri=tracking_uri))
 

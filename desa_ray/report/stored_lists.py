@@ -1,5 +1,5 @@
 """The lists of a method in a sweep, with judgments, as tuning reads them: the first 1,000 documents
-of every channel from the store, with their scores where a rule of scores was run.
+of every channel from the store, with their scores if a score-based rule was run.
 """
 
 from collections.abc import Mapping

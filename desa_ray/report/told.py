@@ -1,4 +1,4 @@
-"""One query's story from a study: which records it is told from."""
+"""One query's story from a study: which records it uses."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Depths with random access and least depths of one method and draw, beside a fusion (method.md
+"""Depths with random access and least depths of one method and draw, next to a fusion (method.md
 section 6.15).
 
 A stage of its own, asked for by `evaluation.access_depths`: fusions keep their keys and contents,

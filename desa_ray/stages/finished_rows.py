@@ -1,5 +1,5 @@
-"""Rows of a shard of generation that is not done: kept in the store, so that whoever computes the
-shard next generates only what is missing.
+"""Finished rows of a generation shard that is not done: kept in the store, so that the next worker
+generates only what is missing.
 
 They are parts `rows-SHARD-NUMBER.parquet` beside those of the shards, written every few seconds and
 when the shard fails, and withdrawn once the stage is whole. Rows of one query are written once

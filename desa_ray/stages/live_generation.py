@@ -1,5 +1,5 @@
 """Live generation as a stage: shards of queries over a pool of engines, each shard stored as soon
-as it is done, and rows of it before that (finished_rows.py).
+as it is done, and its finished rows before that (finished_rows.py).
 
 A stored shard is final: a resumed run reads it and never generates it again, even if another run
 (on a GPU without batch-invariant mode) would give other words. Records that are stored for other

@@ -1,4 +1,4 @@
-"""What stages share that have one row per query and are cut into shards of queries."""
+"""Code shared by stages that have one row per query and are cut into shards of queries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

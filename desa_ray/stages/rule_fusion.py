@@ -1,4 +1,4 @@
-"""Fusion by rules of scores as a fusion stage: records from the top scores of each channel
+"""Fusion by score-based rules as a fusion stage: records from the top scores of each channel
 (method.md section 6.12).
 
 Of rankings, complete or not, it takes only lengths and support; the fused lists are the same. Rules

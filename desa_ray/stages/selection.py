@@ -1,5 +1,5 @@
-"""Part of a collection as a collection of its own: a snapshot of its corpus, a sample of its
-queries, the judgments of both.
+"""Part of a collection as a separate collection: a snapshot of its corpus, a sample of its queries,
+the judgments of both.
 
 The tables of the part are keyed by their own content, like those of any collection: what depends on
 the queries alone (generated text, text vectors) stays when only the corpus shrinks, and a folder

@@ -1,4 +1,4 @@
-"""All file access of the store: a file is published whole, once, or it is not there.
+"""All file access of the store: a file is published whole, once, or not at all.
 
 On a local file system a file is written under a hidden temporary name in the same folder, flushed
 to the disk, and linked to its final name: a link, unlike a rename, fails when the name is taken, so

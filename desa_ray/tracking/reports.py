@@ -1,5 +1,5 @@
-"""Logs a finished report: into the run of the sweep that it is about, where it is about one, else
-as a run of its own. Its folder becomes artifacts, its facts tags or params.
+"""Logs a finished report: into the run of its sweep if it is about one sweep, else as a separate
+run. Its folder becomes artifacts, its facts tags or params.
 """
 
 import re

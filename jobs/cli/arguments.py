@@ -1,6 +1,4 @@
-"""Command-line parsers whose complaints about the command line are printable and carry
-no secret.
-"""
+"""Command-line parsers whose error messages are printable and contain no secrets."""
 
 import argparse
 import re

@@ -1,5 +1,5 @@
-"""Whether a folder that a group shares stays writable for the group: its bit for new folders, and
-this process's umask.
+"""Whether a folder that a group shares stays writable for the group: its setgid bit, and this
+process's umask.
 """
 
 import grp

@@ -1,5 +1,5 @@
-"""Hydra's errors about command lines and YAML files that cannot be composed, in our words: what,
-where, how to fix.
+"""Hydra's errors about command lines and YAML files that cannot be composed, reworded: what, where,
+how to fix.
 """
 
 import difflib

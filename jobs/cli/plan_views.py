@@ -1,5 +1,5 @@
-"""A plan as the user sees it: a table or a tree of its stages, equal kinds together, and the total
-that is left.
+"""A plan as the user sees it: a table or a tree of its stages, grouped by kind, and the total that
+is left.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A fused answer beside the lists that it was made of."""
+"""A fused answer and the lists that it was made from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""The first rank of an answer that nothing allows: for a declared rule by bounds, for any rule by
-dominance.
-"""
+"""The first impossible rank of an answer: by bounds for a declared rule, else by dominance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

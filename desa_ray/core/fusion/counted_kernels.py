@@ -1,5 +1,5 @@
 """The kernel of counted replays: the first certain step at or after a given one, from the ranks of
-the documents that can matter (method.md section 6.14).
+the documents that can affect the result (method.md section 6.14).
 
 Legend as in `desa_ray.core.fusion.exact`; W documents by ascending number, so that their places
 break ties as their numbers do.

@@ -11,14 +11,14 @@ contributions, and an upper bound UB(d) = LB(d) plus u_c of every channel where 
 document that was read nowhere has the upper bound sum of u_c. The ordered top K is certified as
 soon as K documents were read such that each one's lower bound is above the next one's upper bound,
 and the last one's lower bound is above the upper bound of every other document, read or unread
-(ties are decided by document number, which an unread document does not show). The check comes
+(ties are decided by document number, which is unknown for an unread document). The check comes
 before the first read and after every single one; the next item is read from the channel with the
 largest u_c, the first one of equals. The depths are the l_c at which the reading stops. No rule
 that reads in this order and stops earlier can be right for all lists.
 
-`desa_ray.core.fusion.reference` states the same in a few lines of exact rationals. Here it is fast:
-most replays stop after a few thousand items of lists of hundreds of thousands, so the kernels see
-prefixes of the lists first and longer ones only if those do not suffice.
+`desa_ray.core.fusion.reference` states the same in a few lines of exact rationals. This module is
+fast: most replays stop after a few thousand items of lists of hundreds of thousands, so the kernels
+see prefixes of the lists first and longer ones only if those do not suffice.
 """
 
 import threading
@@ -173,15 +173,14 @@ def replay_prefixes(
     kappa: Fraction,
     k: int,
 ) -> Replay | None:
-    """As `replay`, from the first documents of every channel alone; None where they do not suffice.
+    """As `replay`, from the first documents of every channel alone; None if they do not suffice.
 
     Args:
-        prefixes: C arrays, each the beginning of a channel (all of it, where it is as long as
-            that).
+        prefixes: C arrays, each the beginning of a channel (all of it, if it is that long).
         lengths: how long each channel is.
 
-    The bound on what a channel's unread items contribute needs its length, never its items, so what
-    comes out is what `replay` finds on the complete lists.
+    The bound on what a channel's unread items contribute needs its length, never its items, so the
+    result is that of `replay` on the complete lists.
     """
     terms = checked(prefixes, weights, kappa)
     sizes = [prefix.size for prefix in prefixes]

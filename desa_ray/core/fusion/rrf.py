@@ -1,10 +1,10 @@
-"""Complete fusion: the exact order of all documents by F descending, ties by number (method.md
-section 6).
+"""Complete fusion: the exact order of all documents by F descending, ties broken by number
+(method.md section 6).
 
 Float64 scores pick and presort the documents; neighbours that floats cannot tell apart are then put
-in order exactly. Where only the head of the order is wanted, every document's ranks are found, but
-scores only of those that can belong to it: a document behind the first L of every channel gains at
-most the sum of the shares of rank L + 1.
+in order exactly. If only the head of the order is wanted, the ranks of every document are found,
+but only the scores of those that can belong to it: a document after rank L in every channel gains
+at most the sum of the shares of rank L + 1.
 """
 
 from collections.abc import Sequence

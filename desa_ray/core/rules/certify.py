@@ -1,10 +1,11 @@
 """How deep lists must be read to prove a rule's ordered top k (method.md section 6.13).
 
 Sorted access: every list is read from its head, one item at a time, and nothing else is known
-(Fagin's NRA, with the order proved too). Random access: what every list gives a document is looked
-up as soon as it is first read (Fagin's TA). A document that list c has not shown is absent from
-it, or gets between `least[c]` and the bound of its next place. Both ends count: where scores can be
-below 0, or a mean leaves absent lists out, absent beats present.
+(Fagin's NRA, with the order proved too). Random access: the contributions of all lists to a
+document are looked up as soon as it is first read (Fagin's TA). A document that was not read in
+list c is absent from it, or its contribution is between `least[c]` and the bound of the next place.
+Both ends count: if scores can be below 0, or a mean leaves out absent lists, a document can score
+higher absent than present.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ class Certificate:
     Attributes:
         top: the k documents with their scores.
         sorted_depths: items of each list by sorted access alone.
-        random_depths: items of each list where every document read is looked up in all lists.
+        random_depths: items of each list if every document read is looked up in all lists.
     """
 
     top: list[Scored]
@@ -53,7 +54,7 @@ class Lane:
 
 
 def refusal(rule: Rule, frozen: bool = False) -> str | None:
-    """Why a rule has no certificate; None where it has one.
+    """Why a rule has no certificate; None if it has one.
 
     Args:
         frozen: whether statistics of the whole lists are known beforehand, from a full pass or
@@ -80,7 +81,7 @@ def refusal(rule: Rule, frozen: bool = False) -> str | None:
 def certify(
     rule: Rule, lists: Sequence[ScoredList], k: int, *, frozen: bool = False
 ) -> Certificate:
-    """The ordered top k and how deep the lists must be read for it, by either access.
+    """The ordered top k and how deep the lists must be read to prove it, by either access.
 
     Lists are read in the order of S6: next comes the list with the largest bound of an unread
     contribution, the first of equals; one without a bound comes before all others.
@@ -88,7 +89,7 @@ def certify(
     Args:
         lists: whole lists; their lengths are known beforehand, as in S5.
         k: documents to prove, 1 or more.
-        frozen: as for `refusal`. ScoreBounds are then sound, but may not be minimal.
+        frozen: as for `refusal`. The bounds are then sound, but may not be minimal.
 
     Raises:
         DesaError: the rule has no certificate, for the reason that `refusal` gives.

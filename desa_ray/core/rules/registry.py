@@ -30,8 +30,8 @@ LARGEST = Fraction(10) ** 100
 
 @dataclass(frozen=True)
 class ScoredList:
-    """One list of a query: distinct document numbers, best first, and their scores (none where the
-    rule goes by ranks alone).
+    """One list of a query: distinct document numbers, best first, and their scores (none if the
+    rule uses only ranks).
     """
 
     documents: Sequence[int]
@@ -46,9 +46,9 @@ class Rule:
         name, weights: as given; weights one per list, exact.
         kind: its family.
         kappa: the constant of reciprocal ranks.
-        normaliser: what makes contributions of scores; None for rules of ranks.
+        normaliser: turns scores into contributions; None for rank-based rules.
         bounds: declared limits of every list's scores.
-        combined: contributions to the fused score, or to what is in its order.
+        combined: combines contributions into the fused score, or into a value with the same order.
         mean: of OpenSearch's combinations, else "".
     """
 
@@ -72,11 +72,11 @@ class Rule:
         return (Fraction(1),) * len(self.weights) if self.mean else self.weights
 
     def contributions(self, lists: Sequence[ScoredList]) -> list[list[Fraction]]:
-        """What each list gives each of its documents, in its order; never rising.
+        """The contribution of each list to each of its documents, in its order; never increasing.
 
         Raises:
-            DesaError: a list without scores, scores that rise or leave the declared bounds, or that
-                the rule does not take.
+            DesaError: a list without scores; scores that increase, exceed the declared bounds, or
+                are not accepted by the rule.
         """
         if self.normaliser is None:
             return [
@@ -112,7 +112,7 @@ class Rule:
     @property
     def factors(self) -> tuple[Fraction, ...] | None:
         """What the sum of contributions is multiplied by for a document of 0, 1, ... lists; None
-        for means, which are no such product.
+        for means, which are not such a product.
         """
         if self.mean:
             return None
@@ -126,7 +126,7 @@ class Rule:
         return [share(weight, self.kappa, rank) for rank in range(1, count + 1)]
 
     def check(self, place: int, own: ScoredList) -> None:
-        """Raises DesaError for a list that the rule does not take."""
+        """Raises DesaError for a list that the rule does not accept."""
         bounds, where = self.bounds[place], f"list {place}"
         if len(own.scores) != len(own.documents):
             what = f"{self.name} needs scores"
@@ -164,7 +164,7 @@ def rule_of(
         kappa: of reciprocal ranks, above -1; for `qdrant_rrf` Qdrant's k, at least 1.
         normaliser: of scores; each rule has its own default.
         mean: of `opensearch`: arithmetic, geometric or harmonic.
-        bounds: limits of every list's scores, where they are known.
+        bounds: limits of every list's scores, if they are known.
 
     Raises:
         DesaError: no such rule, normaliser or mean; numbers out of range; bounds that are missing.

@@ -1,4 +1,4 @@
-"""The closed-form window of rules of ranks (method.md section 6.13)."""
+"""The closed-form window of rank-based rules (method.md section 6.13)."""
 
 from fractions import Fraction
 
