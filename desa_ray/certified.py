@@ -41,10 +41,21 @@ class Channel(Protocol):
 
 @runtime_checkable
 class CountingChannel(Channel, Protocol):
-    """A channel that can also look up the ranks of documents."""
+    """A channel that can also look up the ranks of documents. One that cannot may say why in an
+    attribute `no_ranks`.
+    """
 
     def ranks(self, ids: Sequence[str]) -> Mapping[str, int]:
         """Ranks, from 1, of those ids that the whole list contains."""
+        ...
+
+
+@runtime_checkable
+class ScoringChannel(Channel, Protocol):
+    """A channel that also tells scores of documents."""
+
+    def scores(self, ids: Sequence[str]) -> Mapping[str, float]:
+        """Scores, larger ones first, of those of the ids that the whole list holds."""
         ...
 
 
@@ -62,6 +73,7 @@ class Certified:
             the worst possible rank; the worst is None if any later rank is possible.
         relative: channels with approximate indexes: the certificate is about the lists that they
             return.
+        no_ranks: by channel that tells no ranks, why; nothing is looked up if there is one.
     """
 
     documents: tuple[str, ...]
@@ -71,6 +83,7 @@ class Certified:
     looked_up: dict[str, int]
     intervals: dict[str, tuple[int, int | None]]
     relative: tuple[str, ...]
+    no_ranks: dict[str, str]
 
     def __str__(self) -> str:
         reads = ", ".join(f"{n} of {name}" for name, n in self.read.items())
@@ -327,4 +340,9 @@ def _result(
         {own.channel.name: own.looked_up for own in readers},
         intervals,
         tuple(own.channel.name for own in readers if own.channel.approximate),
+        {
+            own.channel.name: getattr(own.channel, "no_ranks", "it has no ranks(ids)")
+            for own in readers
+            if not isinstance(own.channel, CountingChannel)
+        },
     )

@@ -57,6 +57,7 @@ class SqliteChannel:
     approximate: bool = False
     at: int = 0
     _ranked: str = field(default="", repr=False)
+    _scored: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         quoted = [f'"{part.replace(chr(34), chr(34) * 2)}"' for part in (self.table, self.column)]
@@ -66,13 +67,17 @@ class SqliteChannel:
             f"SELECT {document} AS id, row_number() OVER (ORDER BY bm25({table}), {document})"  # noqa: S608
             f" AS place FROM {table} WHERE {table} MATCH ?"
         )
+        self._scored = (
+            f"SELECT {document}, -bm25({table}) FROM {table} WHERE {table} MATCH ?"  # noqa: S608
+            f" AND {document} IN (SELECT value FROM json_each(?))"
+        )
 
     def _rows(self, rest: str, *values: object) -> list[tuple[str, int]]:
+        return self._read(f"SELECT id, place FROM ({self._ranked}) {rest}", *values)  # noqa: S608
+
+    def _read(self, statement: str, *values: object) -> list[Any]:
         try:
-            rows = self.connection.execute(
-                f"SELECT id, place FROM ({self._ranked}) {rest}",  # noqa: S608
-                (self.query, *values),
-            ).fetchall()
+            rows = self.connection.execute(statement, (self.query, *values)).fetchall()
         except sqlite3.Error as error:
             hint = "check table, column and query"
             raise DesaError(f"SQLite error: {error}", where=self.name, hint=hint) from None
@@ -89,6 +94,10 @@ class SqliteChannel:
     def ranks(self, ids: Sequence[str]) -> Mapping[str, int]:
         wanted = "WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self._rows(wanted, json.dumps(list(ids))))
+
+    def scores(self, ids: Sequence[str]) -> Mapping[str, float]:
+        """BM25, of which SQLite itself gives the negative."""
+        return dict(self._read(self._scored, json.dumps(list(ids))))
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,7 @@ class PagedChannel:
     cursor: Any = None
     seen: int = 0
     total: int | None = None
+    no_ranks: str = "pages tell no ranks"
     last: float = math.inf
     held: list[str] = field(default_factory=list)
     over: bool = False

@@ -24,6 +24,8 @@ def shaped(engine, hits):
     if engine == "qdrant":
         points = [{"id": d, "version": 3, "score": s} for d, s in hits]
         return {"result": {"points": points}, "status": "ok", "time": 0.002}
+    if engine == "qdrant_client":
+        return {"points": [{"id": d, "version": 0, "score": s, "payload": {}} for d, s in hits]}
     if engine == "weaviate":
         rows = [{"title": "t", "_additional": {"id": d, "score": str(s)}} for d, s in hits]
         return {"data": {"Get": {"Article": rows}}}

@@ -29,7 +29,15 @@ from desa_ray.lines import (
 from desa_ray.printable import printable
 from desa_ray.unpacking import file_blocks, without_suffix
 
-FORMATS = ("elasticsearch", "opensearch", "qdrant", "weaviate", "milvus", "lancedb")
+FORMATS = (
+    "elasticsearch",
+    "opensearch",
+    "qdrant",
+    "qdrant_client",
+    "weaviate",
+    "milvus",
+    "lancedb",
+)
 NEUTRAL = ("tsv", "trec")
 LARGEST = 256 << 20  # bytes, unpacked
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
