@@ -26,6 +26,7 @@ from desa_ray.config_values import (
     Literally,
     Name,
     Rational,
+    Scale,
     Seconds,
     Templates,
     Text,
@@ -139,14 +140,16 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SparseConfig:
-    """BM25 through Lucene. k1 and b as in the paper; `scores` are Lucene's own, or those that
-    Anserini's searcher makes of them; `java_home` overrides the Java that the install brings.
+    """BM25 through Lucene (`kind` bm25), or learned impacts (`impact`: of a file).
 
-    `analyzer` makes terms of texts (`desa_ray.engines.analysis`); `stemmer` and `stopwords` change
-    that of `en`, where None stands for Porter's and for dropping them.
+    k1 and b as in the paper; `scores` are Lucene's own, or those that Anserini's searcher makes of
+    them; `java_home` overrides the Java that the install brings. `analyzer` makes terms of texts
+    (`desa_ray.engines.analysis`); `stemmer` and `stopwords` change that of `en`, where None stands
+    for Porter's and for dropping them. Fields below a kind's comment mean something to it only.
     """
 
     name: Name = "bm25"
+    kind: Literal["bm25", "impact"] = "bm25"
     k1: Annotated[Float, Field(ge=0, le=10**6)] = 0.9
     b: Annotated[Float, Field(ge=0, le=1)] = 0.4
     analyzer: Analyzer = "en"
@@ -155,6 +158,13 @@ class SparseConfig:
     scores: Literal["raw", "adjusted"] = "raw"
     java_home: Text | None = None  # no key
     heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key
+    # impact: None for 100, 100 and sum
+    scale: Scale | None = None  # of documents' weights, which become whole numbers
+    query_scale: Scale | None = None
+    combine: Literal["sum", "max", "joint"] | None = None
+    impacts: Text | None = None  # no key: contents are hashed instead
+    tokenizer: Text | None = None  # no key: likewise; None: terms of `analyzer`
+    token_weights: Text | None = None  # no key: likewise; None: each token weighs 1
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -70,6 +70,9 @@ Workers = Annotated[Int, Field(ge=1, le=10_000)]
 Seconds = Annotated[Float, Field(gt=0, le=10**8)]
 
 
+Scale = Annotated[Float, Field(gt=0, le=10**6)]
+
+
 def _template(text: str) -> str:
     if text.count("{query}") + text.count("{query_json}") != 1:
         raise ValueError("must hold {query} or {query_json}, once")

@@ -10,12 +10,17 @@ from typing import Any
 from desa_ray.config import DEFAULT_RULE, ChannelConfig, FusionConfig, MethodConfig, RunConfig
 from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.query_text import AS_DOCUMENT
-from desa_ray.engines.analysis import analyzer_name
 from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.counted import counted
 from desa_ray.experiment.fused_by import fusion_params, fusion_work, wants_scores
 from desa_ray.experiment.fusing import with_rule
+from desa_ray.experiment.learned import (
+    analysis,
+    learned_postings,
+    scoring_params,
+    weigher_pool,
+)
 from desa_ray.experiment.methods import (
     BY_SCORES,
     ORIGINAL,
@@ -29,7 +34,6 @@ from desa_ray.experiment.methods import (
 )
 from desa_ray.experiment.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
 from desa_ray.experiment.prepare import Prepared
-from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.stage import Pool, Stage
 from desa_ray.stages.access_depths import access_depths_stage
 from desa_ray.stages.calibration import CalibrationWork, calibration_stage
@@ -42,6 +46,7 @@ from desa_ray.stages.fusion import fusion_stage
 from desa_ray.stages.plugged import operator_plugin
 from desa_ray.stages.postings import PostingsWork, postings_stage
 from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
+from desa_ray.stages.query_weights import QueryWeightsWork, query_weights_stage
 from desa_ray.stages.ranking import ranking_stage
 from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
 from desa_ray.stages.sparse_ranking import SparseRankingWork
@@ -91,6 +96,7 @@ class Builder:
         self.source, self.recording_counts = prepared.texts, prepared.recording_counts
         self.identity, self.model_home = prepared.encoder, prepared.home / "models"
         self.devices = prepared.devices
+        self.learned = prepared.sparse
 
     def cell(self) -> Cell:
         """The cell: its stages with their keys; what is stored of them is not looked at."""
@@ -159,11 +165,17 @@ class Builder:
     def _terms(
         self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]
     ) -> Stage:
-        work = TermsWork(self._indexers, self.config.cluster.shard_queries * 4)
-        queries = self.collection.queries
+        size, queries = self.config.cluster.shard_queries * 4, self.collection.queries
+        if self.learned:
+            weigh = QueryWeightsWork(weigher_pool(self.config, self._indexers, self.learned), size)
+            own = self.learned["queries"]
+            return query_weights_stage(queries, generation, source, used, numbers, own, weigh)
+        work = TermsWork(self._indexers, size)
         return terms_stage(queries, generation, source, used, numbers, self._analysis, work)
 
     def _postings(self) -> Stage:
+        if self.learned:
+            return learned_postings(self.config, self.collection, self.learned)
         work = PostingsWork(self._indexers, self.config.cluster.range_documents)
         return postings_stage(self.collection.documents, self._analysis, work)
 
@@ -183,9 +195,7 @@ class Builder:
 
     @property
     def _analysis(self) -> dict[str, str]:
-        sparse = self.config.sparse
-        name = analyzer_name(sparse.analyzer, sparse.stemmer, sparse.stopwords)
-        return {"analyzer": name, "pyserini": installed()["pyserini"]}
+        return analysis(self.config.sparse)
 
     def _scored(
         self, method: MethodConfig, channel: ChannelConfig, draw: int
@@ -234,9 +244,9 @@ class Builder:
         inputs: dict[str, Stage],
     ) -> None:
         """Add postings, and the terms of each text that the operator reads, to a channel."""
-        sparse, numbers = self.config.sparse, _numbers(channel)
+        numbers = _numbers(channel)
         inputs["postings"] = self._postings()
-        params |= {"k1": sparse.k1, "b": sparse.b}
+        params |= scoring_params(self.config.sparse)
         for source in _texts_read(channel):
             text = generation if source != "query" else None
             if source in FEEDBACK:
@@ -244,8 +254,6 @@ class Builder:
             else:
                 used = params["texts"] if text else 0
                 inputs[source] = self._terms(source, text, used, numbers)
-        if sparse.scores != "raw":
-            params["scores"] = sparse.scores
 
     def _add_dense(
         self,

@@ -7,6 +7,7 @@ from desa_ray.core.evaluation import parse_measures
 from desa_ray.core.fusion_constants import checked_kappa
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.experiment.fusing import fused_config, rule_problems
+from desa_ray.experiment.learned import learned_problems
 from desa_ray.experiment.methods import (
     RECORDED,
     check_generator_map,
@@ -36,6 +37,7 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     problems = [
         *_unknown_engines(config),
         *_analyzer_problems(config),
+        *learned_problems(config),
         *_scorer_problems(config),
         *check_generator_map(config.generator),
         *of_rule,

@@ -7,7 +7,7 @@ Planning, which comes after this, writes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,8 +16,10 @@ from desa_ray.core.evaluation import EXPONENTIAL, check_grades, grade_limits
 from desa_ray.counting import counting
 from desa_ray.engines.encoder import check_encoder, encoder_identity
 from desa_ray.engines.jvm import check_java
+from desa_ray.engines.learned_sparse import sparse_identity
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import decoding_problems, measures_of, setting_problems
+from desa_ray.experiment.learned import analysis, learned_impacts
 from desa_ray.experiment.methods import check_generator_map, prompts
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.pipeline.execute import Quiet, present, run_stage
@@ -45,6 +47,7 @@ class Prepared:
         encoder: everything that decides the encoder's vectors; empty where no channel is dense.
         recording_counts: what was noticed in recorded texts.
         devices: what encodes and scores, in words, once that is decided.
+        sparse: what decides learned impacts and query weights; empty for BM25.
     """
 
     config: RunConfig
@@ -54,6 +57,7 @@ class Prepared:
     encoder: dict[str, Any]
     recording_counts: Mapping[str, int]
     devices: tuple[str, ...] = ()
+    sparse: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
 
 
 def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prepared]:
@@ -114,6 +118,11 @@ def prepare_cell(
         found.of(
             lambda: known.of("files", [encoder], lambda: check_encoder(encoder, model_home=models))
         )
+    sparse, learned = config.sparse, None
+    if any(channel.kind == "sparse" for channel in config.method.channels):
+        learned = found.of(
+            lambda: known.of("sparse", [sparse], lambda: sparse_identity(sparse, analysis(sparse)))
+        )
     java = config.sparse.java_home
     found.of(lambda: known.of("java", [java], lambda: check_java(java)))
     collection = found.of(
@@ -123,6 +132,9 @@ def prepare_cell(
     )
     if collection is not None and not found.problems:
         found.of(lambda: _check_grades(config, collection, known))
+        if learned:
+            # Read and checked before anything expensive starts
+            found.of(lambda: _stored(learned_impacts(config, collection, learned)))
     found.raise_any()
     assert collection is not None
     assert identity is not None
@@ -133,7 +145,7 @@ def prepare_cell(
     asked = [*texts_from, config.cluster, config.draws, wanted, config.prompt, config.decoding]
     counts = found.of(lambda: known.of("texts", asked, lambda: texts.check(wanted)))
     found.raise_any()
-    return Prepared(config, home, collection, texts, identity, counts or {})
+    return Prepared(config, home, collection, texts, identity, counts or {}, learned or {})
 
 
 def prepare_texts(config: RunConfig, wanted: Sequence[str], store: Store, home: Path) -> TextSource:

@@ -125,6 +125,10 @@ def _made_of(rankings: Iterable[Stage]) -> dict[str, Any]:
             prefixes["documents"] = source.params["prefix"]
         elif source.name == "postings":
             found["analysis"] = dict(source.params)
+        elif source.name == "impact_postings":
+            found["impacts"] = dict(source.inputs["impacts"].params)
+        elif source.name == "query_weights":
+            found["query_weights"] = dict(source.params["weights"])
     return {**found, **({"prefixes": prefixes} if prefixes else {})}
 
 

@@ -27,6 +27,7 @@ LABELLED = (
 NO_KEY = (
     "encoder.scorer",
     *("sparse.name", "sparse.java_home", "sparse.heap"),
+    *("sparse.impacts", "sparse.tokenizer", "sparse.token_weights"),
     *("generator.folder", "generator.path", "generator.revision_note", "generator.device"),
     *("generator.batch_invariant", "generator.tensor_parallel_size", "generator.kv_cache_gb"),
     *("generator.gpu_memory_utilization", "generator.max_num_seqs", "generator.max_model_len"),
@@ -40,6 +41,7 @@ NO_KEY = (
 # records of both versions then agree.
 LATER = {
     "sparse.analyzer": "en",
+    "sparse.kind": "bm25",
     "fusion.rule": DEFAULT_RULE,
     "evaluation.exponential_cutoffs": "false",
     "encoder.engine": "cpu",

@@ -18,6 +18,9 @@ PATHS = (
     ("generator", "folder"),
     ("generator", "path"),
     ("sparse", "java_home"),
+    ("sparse", "impacts"),
+    ("sparse", "tokenizer"),
+    ("sparse", "token_weights"),
     ("store", "root"),
 )
 

@@ -1,8 +1,11 @@
-"""Sparse rankings: BM25 hits of each text source, the operator's scores, complete order."""
+"""Sparse rankings: hits of each text source by BM25 or learned impacts, the operator's scores,
+complete order.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,11 +13,13 @@ from desa_ray.core.adjusted import adjusted_sources
 from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.operators import SPARSE_OPERATORS, SparseHits, SparseOperator
 from desa_ray.core.ranking import sparse_order
-from desa_ray.engines.bm25 import BM25, Terms
+from desa_ray.engines.impact_postings import check_exact
 from desa_ray.pipeline.stage import Shard, Stage
 from desa_ray.stages.feedback import read_feedback
+from desa_ray.stages.impacts import impacts_of
 from desa_ray.stages.plugged import operator_of
 from desa_ray.stages.postings import bm25_of
+from desa_ray.stages.query_weights import read_query_weights
 from desa_ray.stages.ranking import (
     RankedQuery,
     RankingWork,
@@ -83,7 +88,7 @@ def sparse_hits(
     """
     if not by_range(stage):
         assert (start, stop) in ((0, None), (0, corpus_size(stage))), "needs whole lists"
-    return _operated(engine, stage, row, lambda bm25, terms: bm25.scores(terms, start, stop))
+    return _operated(engine, stage, row, lambda scorer, terms: scorer.scores(terms, start, stop))
 
 
 def sparse_hits_of(engine: WorkerCache, stage: Stage, row: int, docs: np.ndarray) -> SparseHits:
@@ -91,18 +96,20 @@ def sparse_hits_of(engine: WorkerCache, stage: Stage, row: int, docs: np.ndarray
     scored as `sparse_hits` does.
     """
     assert by_range(stage), "needs whole lists"
-    return _operated(engine, stage, row, lambda bm25, terms: bm25.scores_of(terms, docs))
+    return _operated(engine, stage, row, lambda scorer, terms: scorer.scores_of(terms, docs))
 
 
 def _operated(
     engine: WorkerCache,
     stage: Stage,
     row: int,
-    score: Callable[[BM25, Terms], tuple[np.ndarray, np.ndarray]],
+    score: Callable[[Any, Any], tuple[np.ndarray, np.ndarray]],
 ) -> SparseHits:
-    """The operator's list from lists of its sources."""
-    operator = _operator(stage)
-    scorer = bm25_of(engine, stage)
+    """The operator's list from lists of its sources. Learned scores are whole numbers below 2^53,
+    which float64 holds exactly; a product that is not is refused.
+    """
+    operator, learned = _operator(stage), "learned" in stage.params
+    scorer = impacts_of(engine, stage) if learned else bm25_of(engine, stage)
     used, numbers = operator, options(stage)
     if fell_back(engine, stage, [row])[0]:
         used, numbers = SPARSE_OPERATORS["original"], {}
@@ -110,8 +117,14 @@ def _operated(
     for source in used.texts:
         texts = stage.inputs[source]
         read = read_feedback if source in FEEDBACK else read_terms
+        if learned:
+            read = read_query_weights
         terms = engine.get(texts.key.digest, partial(read, texts))
-        hits[source] = SparseHits(*score(scorer, terms[row]))
+        docs, scores = score(scorer, terms[row])
+        hits[source] = SparseHits(docs, scores.astype(np.float64) if learned else scores)
     if stage.params.get("scores") == "adjusted":
         hits = adjusted_sources(hits)
-    return used.function(hits, **numbers)
+    found = used.function(hits, **numbers)
+    if learned:
+        check_exact(found.scores)
+    return found

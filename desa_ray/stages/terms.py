@@ -32,7 +32,7 @@ class TermsWork(QueryShards):
 
     def run(self, engine: Lucene, stage: Stage, shard: Shard) -> None:
         queries = read_rows(stage.inputs["queries"])["text"].to_list()
-        texts = self._texts(stage, queries)
+        texts = texts_of(stage, queries)
         name, rows = stage.params["template"], range(shard.start, shard.stop)
         analyzer = stage.params["analyzer"]
         if name in SPARSE_TERMS:
@@ -55,28 +55,22 @@ class TermsWork(QueryShards):
             )
         write_table(stage.artifact, shard.parts[0], pl.DataFrame({"terms": terms}, TERMS), TERMS)
 
-    @staticmethod
-    def _texts(stage: Stage, queries: Sequence[str]) -> list[list[str]]:
-        """The texts used of each query."""
-        if "generation" not in stage.inputs:
-            return [[] for _ in queries]
-        texts = read_generations(stage.inputs["generation"]).texts_or(queries)
-        return [own[: stage.params["texts"]] for own in texts]
-
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         artifact = stage.artifact
         hasher = RowHasher(TERMS)
         for shard in self.shards(layout):
             hasher.update(read_table(artifact, shard.parts[0], TERMS))
-        counts = {"rows": layout["bounds"][-1]}
-        if stage.params["template"] == "mugi":
-            # Long queries may get no copy at all: the formula's own doing
-            queries = read_rows(stage.inputs["queries"])["text"].to_list()
-            texts = self._texts(stage, queries)
-            counts["queries_without_copy"] = sum(
-                mugi_repeats(*pair) == 0 for pair in zip(queries, texts, strict=True)
-            )
+        counts = {"rows": layout["bounds"][-1], **self.without_copy(stage)}
         return Finished(hasher.hexdigest(), counts)
+
+    @staticmethod
+    def without_copy(stage: Stage) -> dict[str, int]:
+        """How many queries MuGI's formula gives no copy at all, as long ones may get."""
+        if stage.params["template"] != "mugi":
+            return {}
+        queries = read_rows(stage.inputs["queries"])["text"].to_list()
+        pairs = zip(queries, texts_of(stage, queries), strict=True)
+        return {"queries_without_copy": sum(mugi_repeats(*pair) == 0 for pair in pairs)}
 
     @classmethod
     def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
@@ -86,6 +80,14 @@ class TermsWork(QueryShards):
     @classmethod
     def similarity(cls, params: Params) -> tuple[Any, ...]:
         return (params.get("template"),)
+
+
+def texts_of(stage: Stage, queries: Sequence[str]) -> list[list[str]]:
+    """The texts used of each query."""
+    if "generation" not in stage.inputs:
+        return [[] for _ in queries]
+    texts = read_generations(stage.inputs["generation"]).texts_or(queries)
+    return [own[: stage.params["texts"]] for own in texts]
 
 
 def terms_stage(

@@ -20,7 +20,9 @@ from omegaconf import OmegaConf
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
 from desa_ray.config_check import class_of, parse
 from desa_ray.engines.encoder import encoder_identity
+from desa_ray.engines.learned_sparse import sparse_identity
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.learned import analysis
 from desa_ray.experiment.prepare import Answers, Prepared, store_collection
 from desa_ray.experiment.records import config_hash, labels, result_config
 from desa_ray.experiment.settings import cell_settings
@@ -28,10 +30,12 @@ from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset
+from tests.impact_files import write_impacts
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SERVER = ("generator=openai_server", "generator.model=any", "draws=1")
 VLLM = ("generator=qwen2_5_7b", "generator.path=null", "draws=1")
+IMPACT = ("sparse=impact", "sparse.impacts=impacts.jsonl", "sparse.tokenizer=words.json")
 GONE = ("dataset.split=gone", "dataset.missing_relevant=drop")
 # A setting that changes a result -> what to start from, and what to change.
 CHANGES: dict[str, tuple[Sequence[str], str]] = {
@@ -62,6 +66,11 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "sparse.stemmer": ((), "sparse.stemmer=krovetz"),
     "sparse.stopwords": ((), "sparse.stopwords=keep"),
     "sparse.scores": ((), "sparse.scores=adjusted"),
+    "sparse.kind": (IMPACT, "sparse=bm25"),
+    "sparse.scale": (IMPACT, "sparse.scale=10"),
+    "sparse.query_scale": (IMPACT, "sparse.query_scale=10"),
+    "sparse.combine": (IMPACT, "sparse.combine=max"),
+    "sparse.token_weights": (IMPACT, "sparse.token_weights=weights.json"),
     "method.prompt": ((), "method.prompt=mugi"),
     "method.fusion": ((), "method.fusion=exp4fuse"),
     "method.weighting": (("method=qudar_complete",), "method.weighting=confidence"),
@@ -175,7 +184,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
 PLACES = {
     *("dataset.kind", "dataset.url", "dataset.ir_datasets_id"),
     *("encoder.package", "encoder.weights", "encoder.tokenizer_package", "encoder.path"),
-    *("generator.package", "generator.path"),
+    *("generator.package", "generator.path", "sparse.impacts", "sparse.tokenizer"),
 }
 OTHERS = {
     "encoder.backend": "another engine, whose identity names it (test_encoder.py)",
@@ -229,6 +238,7 @@ def made(collection: Path, tmp_path: Path, monkeypatch):
     (collection / "qrels" / "dev.tsv").write_text(judged.replace("d2", "d1"))
     (collection / "qrels" / "gone.tsv").write_text(f"{judged}q1\tgone\t1\n")
     shutil.copytree(collection, tmp_path / "copy")
+    write_impacts(collection, tmp_path)
     store = Store(str(tmp_path / "home" / "store"))
 
     home, answers = tmp_path / "home", Answers()
@@ -254,7 +264,8 @@ def made(collection: Path, tmp_path: Path, monkeypatch):
             "encoder", [encoder], lambda: encoder_identity(encoder, model_home=home / "models")
         )
         texts = TextSource(own, tables, store, home)
-        return Builder(Prepared(own, home, tables, texts, identity, {})).cell()
+        sparse = sparse_identity(own.sparse, analysis(own.sparse))
+        return Builder(Prepared(own, home, tables, texts, identity, {}, sparse)).cell()
 
     return of
 

@@ -1,0 +1,89 @@
+"""What a configuration's sparse side is made of: BM25's analysis and parameters, or the stages of
+learned impacts.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from desa_ray.config import RunConfig, SparseConfig
+from desa_ray.core.feedback import FEEDBACK
+from desa_ray.core.operators import SPARSE_OPERATORS
+from desa_ray.core.reweighting import SPARSE_TERMS
+from desa_ray.engines.analysis import analyzer_name
+from desa_ray.engines.learned_sparse import load_weigher
+from desa_ray.errors import DesaError
+from desa_ray.experiment.pools import scorer_pool
+from desa_ray.pipeline.provenance import installed
+from desa_ray.pipeline.stage import Pool, Stage
+from desa_ray.stages.collection import CollectionStages
+from desa_ray.stages.impacts import (
+    ImpactFileWork,
+    ImpactPostingsWork,
+    impact_postings_stage,
+    impacts_stage,
+)
+from desa_ray.types import sha256_json
+
+Identity = Mapping[str, Mapping[str, Any]]  # of `engines.learned_sparse.sparse_identity`
+
+
+def analysis(sparse: SparseConfig) -> dict[str, str]:
+    """Analyzer and Lucene version, for keys."""
+    name = analyzer_name(sparse.analyzer, sparse.stemmer, sparse.stopwords)
+    return {"analyzer": name, "pyserini": installed()["pyserini"]}
+
+
+def scoring_params(sparse: SparseConfig) -> dict[str, Any]:
+    """What decides how a sparse channel scores, beside its postings and query."""
+    if sparse.kind != "bm25":
+        return {"learned": 1}
+    own: dict[str, Any] = {"k1": sparse.k1, "b": sparse.b}
+    return own | ({"scores": sparse.scores} if sparse.scores != "raw" else {})
+
+
+def learned_impacts(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
+    """The impacts of the documents."""
+    documents = collection.documents
+    work = ImpactFileWork(str(config.sparse.impacts), collection.whole or documents)
+    return impacts_stage(documents, learned["documents"], work)
+
+
+def learned_postings(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
+    """The postings of the documents' impacts."""
+    work = ImpactPostingsWork(scorer_pool(config), config.cluster.range_documents)
+    return impact_postings_stage(learned_impacts(config, collection, learned), work)
+
+
+def weigher_pool(config: RunConfig, lucene: Pool, learned: Identity) -> Pool:
+    """What weighs the terms of query-side texts; `lucene`, the pool of JVMs, one of which it is
+    where Lucene's analyzer makes the terms.
+    """
+    own = learned["queries"]
+    load = partial(load_weigher, config.sparse, own.get("analyzer", ""))
+    name = f"weigher:{sha256_json(own)[:12]}"
+    if "analyzer" in own:
+        return replace(lucene, name=f"{name}:{lucene.name}", factory=load)
+    return Pool(name, load, size=1)
+
+
+def learned_problems(config: RunConfig) -> Iterator[DesaError]:
+    """What only BM25 has, asked for of learned impacts; or the other way round."""
+    sparse = config.sparse
+    if sparse.kind == "bm25":
+        learned = ("scale", "query_scale", "combine", "impacts", "tokenizer", "token_weights")
+        for name in learned:
+            if getattr(sparse, name) is not None:
+                what, hint = "is not of sparse=bm25", "leave it out, or use sparse=impact"
+                yield DesaError(what, where=f"sparse.{name}", hint=hint)
+        return
+    if sparse.scores != "raw":
+        what = f"scores={sparse.scores} is of sparse=bm25 alone"
+        yield DesaError(what, where="sparse.scores", hint="leave it out")
+    for channel in config.method.channels:
+        own = SPARSE_OPERATORS.get(channel.operator) if channel.kind == "sparse" else None
+        if own is not None and {*own.texts} & {*FEEDBACK, *SPARSE_TERMS}:
+            what = f"operator {channel.operator!r} weighs terms of BM25"
+            where = f"method {config.method.name}, channel {channel.name}"
+            yield DesaError(what, where=where, hint="use sparse=bm25, or another operator")

@@ -1,0 +1,133 @@
+"""Impacts: the documents' learned term weights as whole numbers, and their postings.
+
+Impacts of a file are read and checked in the driver before a plan is made; everything after them,
+ranges, postings, scores and rankings, is the code that BM25 uses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from desa_ray.data.impact_files import read_impacts
+from desa_ray.engines.impact_postings import Impacts, bags, postings_of
+from desa_ray.engines.model_files import sha256_file
+from desa_ray.errors import DesaError
+from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
+from desa_ray.pipeline.stage import Finished, Shard, Stage, Work, bounds
+from desa_ray.stages.collection import read_rows
+from desa_ray.stages.postings import PostingsWork, read_postings
+from desa_ray.stages.worker_cache import WorkerCache
+from desa_ray.store.content import RowHasher
+from desa_ray.store.tables import read_table, write_array, write_table
+
+IMPACTS = pl.Schema({"terms": pl.List(pl.String), "weights": pl.List(pl.Int32)})
+PART = "part-{:05d}.parquet"
+ROWS_A_PART = 65_536
+
+
+@dataclass(frozen=True)
+class ImpactFileWork(Work):
+    """Reads a file of impacts, once, into parts of documents.
+
+    Attributes:
+        path: the file.
+        whole: the stage with all documents that the file may name.
+    """
+
+    path: str
+    whole: Stage = field(repr=False)
+    pool: None = None
+    unit = "documents"
+    sized_by = "corpus"
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(stage.inputs["corpus"].rows, ROWS_A_PART)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        edges = layout["bounds"]
+        parts = tuple(PART.format(number) for number in range(len(edges) - 1))
+        return [Shard(0, 0, edges[-1], parts)]
+
+    def run(self, engine: None, stage: Stage, shard: Shard) -> None:
+        documents = read_rows(stage.inputs["corpus"])
+        known = frozenset(read_rows(self.whole)["id"])
+        empty = frozenset(documents.filter(pl.col("text").str.strip_chars() == "")["id"])
+        path, scale = Path(self.path), stage.params["scale"]
+        found = read_impacts(path, scale, documents["id"].to_list(), known, empty)
+        if sha256_file(path) != stage.params["impacts_sha256"]:
+            hint = "rerun when nothing writes to it any more"
+            raise DesaError("changed while it was read", where=self.path, hint=hint)
+        for part, (start, stop) in zip(
+            shard.parts, pairwise(stage.stored_layout()["bounds"]), strict=True
+        ):
+            own = found[start:stop]
+            table = {
+                "terms": [list(bag) for bag in own],
+                "weights": [list(bag.values()) for bag in own],
+            }
+            write_table(stage.artifact, part, pl.DataFrame(table, IMPACTS), IMPACTS)
+
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return finish_impacts(stage, layout)
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        return even_size(rows["corpus"])
+
+
+def finish_impacts(stage: Stage, layout: Mapping[str, Any]) -> Finished:
+    """Content and counts of the parts."""
+    hasher, terms = RowHasher(IMPACTS), 0
+    for number in range(len(layout["bounds"]) - 1):
+        table = read_table(stage.artifact, PART.format(number), IMPACTS)
+        hasher.update(table)
+        terms += int(table["terms"].list.len().sum())
+    return Finished(hasher.hexdigest(), {"rows": layout["bounds"][-1], "impacts": terms})
+
+
+def impacts_stage(documents: Stage, identity: Mapping[str, Any], work: Work) -> Stage:
+    """The impacts of documents; `identity` is what decides them."""
+    store, label = documents.store, documents.label
+    return Stage(store, "impacts", 1, identity, work, {"corpus": documents}, label)
+
+
+@dataclass(frozen=True)
+class ImpactPostingsWork(PostingsWork):
+    """Inverts the impacts of ranges of documents; parts and merging as of `PostingsWork`."""
+
+    sized_by = "impacts"
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(stage.inputs["impacts"].rows, self.range_documents)}
+
+    def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
+        source, found = stage.inputs["impacts"], [pl.DataFrame(schema=IMPACTS)]
+        for number, (first, last) in enumerate(pairwise(source.stored_layout()["bounds"])):
+            if first < shard.stop and last > shard.start:
+                table = read_table(source.artifact, PART.format(number), IMPACTS)
+                found.append(table[max(shard.start - first, 0) : shard.stop - first])
+        rows = pl.concat(found)
+        postings = postings_of(bags(rows["terms"].to_list(), rows["weights"].to_list()))
+        for part, array in zip(shard.parts, postings.arrays().values(), strict=True):
+            write_array(stage.artifact, part, array)
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        return even_size(rows["impacts"])
+
+
+def impact_postings_stage(impacts: Stage, work: ImpactPostingsWork) -> Stage:
+    """The postings of a corpus's impacts."""
+    inputs = {"impacts": impacts}
+    return Stage(impacts.store, "impact_postings", 1, {}, work, inputs, impacts.label)
+
+
+def impacts_of(cache: WorkerCache, stage: Stage) -> Impacts:
+    """The scorer of a stage that has `postings` of impacts among its inputs."""
+    postings = stage.inputs["postings"]
+    name = f"impacts {postings.key.digest}"
+    return cache.get(name, lambda: Impacts(read_postings(postings)))
