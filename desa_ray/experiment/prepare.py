@@ -145,7 +145,10 @@ def prepare_cell(
     asked = [*texts_from, config.cluster, config.draws, wanted, config.prompt, config.decoding]
     counts = found.of(lambda: known.of("texts", asked, lambda: texts.check(wanted)))
     found.raise_any()
-    return Prepared(config, home, collection, texts, identity, counts or {}, learned or {})
+    sparse_side = learned or {}
+    return Prepared(
+        config, home, collection, texts, identity, counts or {}, sparse=sparse_side
+    )
 
 
 def prepare_texts(config: RunConfig, wanted: Sequence[str], store: Store, home: Path) -> TextSource:

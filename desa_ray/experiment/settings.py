@@ -13,6 +13,7 @@ from desa_ray.config import DEFAULT_RULE
 from desa_ray.engines.prompts import Prompt
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import RECORDED, given_prompt, own_prompts, prompts
+from desa_ray.pipeline.stage import Stage
 
 GROUPS = ("encoder", "generator", "sparse", "method", "fusion", "evaluation")
 VALUES = ("ranking", "n_refs", "draws")
@@ -27,7 +28,6 @@ LABELLED = (
 NO_KEY = (
     "encoder.scorer",
     *("sparse.name", "sparse.java_home", "sparse.heap"),
-    *("sparse.impacts", "sparse.tokenizer", "sparse.token_weights"),
     *("generator.folder", "generator.path", "generator.revision_note", "generator.device"),
     *("generator.batch_invariant", "generator.tensor_parallel_size", "generator.kv_cache_gb"),
     *("generator.gpu_memory_utilization", "generator.max_num_seqs", "generator.max_model_len"),
@@ -36,6 +36,8 @@ NO_KEY = (
     "generator.max_backoff_s",
     "evaluation.access_depths",
 )
+
+LEARNED = ("impacts", "query_weights")  # stages
 
 # A setting that came with a later version stands where it differs from what was done before it:
 # records of both versions then agree.
@@ -49,7 +51,8 @@ LATER = {
 
 
 def cell_settings(cell: Cell) -> dict[str, str]:
-    """Dotted name -> value, in the order of the names; what is not set (null) is left out.
+    """Dotted name -> value, in the order of the names; what is not set (null) is left out. Files of
+    learned sparse weights are listed by the first digits of their hashes.
 
     A prompt whose texts the cell uses is listed as `prompt.NAME` with the first digits of its hash,
     which covers its words and its own decoding; how a live generator decodes is listed as
@@ -61,6 +64,8 @@ def cell_settings(cell: Cell) -> dict[str, str]:
         found |= dict(_flat(getattr(config, group), group))
     found |= {name: str(getattr(config, name)) for name in VALUES}
     found["encoder.engine"] = cell.engine  # what `auto` became
+    if config.sparse.kind != "bm25":
+        found |= _learned_files(cell.fused[0])
     own = own_prompts(config.method, config.prompt)
     used = [given_prompt(name, config.generator, own) for name in prompts(config.method)]
     found |= {f"prompt.{prompt.name}": prompt.hash[:12] for prompt in used}
@@ -68,6 +73,20 @@ def cell_settings(cell: Cell) -> dict[str, str]:
         found |= _decoding([prompt.decoded(config.decoding) for prompt in used])
     left_out = {*LABELLED, *NO_KEY, *(name for name, was in LATER.items() if found[name] == was)}
     return {name: found[name] for name in sorted(found) if name not in left_out}
+
+
+def _learned_files(fused: Stage) -> dict[str, str]:
+    """`sparse.NAME` -> the first digits of the hash of the file, as keys hold it."""
+    found: dict[str, str] = {}
+    waiting = list(fused.inputs.values())
+    while waiting:
+        stage = waiting.pop()
+        waiting += stage.inputs.values()
+        given = {**stage.params, **stage.params.get("weights", {})} if stage.name in LEARNED else {}
+        for name in ("impacts", "tokenizer", "token_weights"):
+            if digest := given.get(f"{name}_sha256"):
+                found[f"sparse.{name}"] = digest[:12]
+    return found
 
 
 def _decoding(used: Sequence[Prompt]) -> dict[str, str]:

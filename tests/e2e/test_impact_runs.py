@@ -78,7 +78,9 @@ SPARSE = [
 def channel(operator: str, prompt: str | None) -> list[str]:
     """A method of one sparse channel."""
     own = f"{{name: sparse, kind: sparse, operator: {operator}}}"
-    return ["method=bm25", f"method.channels=[{own}]", f"method.prompt={prompt or 'null'}"]
+    if prompt is None:
+        return ["method=bm25", f"method.channels=[{own}]"]
+    return ["method=desa", f"method.channels=[{own}]", f"method.prompt={prompt}"]
 
 
 class Oracle:
@@ -197,7 +199,7 @@ COLUMNS = ("query_id", "depths", "top", "sparse_support", "ndcg_at_10", "recall_
 
 def records(place: Path, *overrides: str) -> pl.DataFrame:
     """What all ways of ranking record."""
-    methods = ["method=bm25", TWO, "method.prompt=references", "fusion.k=5"]
+    methods = ["method=desa", TWO, "fusion.k=5"]
     found = desa_ray.run(given(place, *methods, *overrides)).records
     return found.select(name for name in COLUMNS if name in found.columns)
 
@@ -245,9 +247,8 @@ def test_ray_writes_what_the_serial_backend_writes(place, tmp_path):
         (["sparse.impacts=none.jsonl"], "cannot be read"),
         (["sparse.tokenizer=impacts.jsonl"], "not a readable tokenizer"),
         (["sparse.token_weights=words.json"], "has the weight"),
-        (["sparse.scores=adjusted"], "scores=adjusted is of sparse=bm25 alone"),
-        (["sparse=bm25", "sparse.combine=max"], "is not of sparse=bm25"),
-        (["sparse.scale=100000"], "above 1048576 / 100000"),
+        (["+sparse.scores=adjusted"], "scores=adjusted is of sparse=bm25 alone"),
+        (["sparse.scale=1000000"], "above 1048576 / 1000000.0"),
         (channel("rm3", None), "operator 'rm3' weighs terms of BM25"),
     ],
 )
