@@ -52,8 +52,7 @@ def learned_impacts(config: RunConfig, collection: CollectionStages, learned: Id
 
 def learned_postings(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
     """The postings of the documents' impacts."""
-    work = ImpactPostingsWork(
-        scorer_pool(config, dense=False), config.cluster.range_documents)
+    work = ImpactPostingsWork(scorer_pool(config, dense=False), config.cluster.range_documents)
     return impact_postings_stage(learned_impacts(config, collection, learned), work)
 
 

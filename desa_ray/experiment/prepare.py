@@ -146,9 +146,7 @@ def prepare_cell(
     counts = found.of(lambda: known.of("texts", asked, lambda: texts.check(wanted)))
     found.raise_any()
     sparse_side = learned or {}
-    return Prepared(
-        config, home, collection, texts, identity, counts or {}, sparse=sparse_side
-    )
+    return Prepared(config, home, collection, texts, identity, counts or {}, sparse=sparse_side)
 
 
 def prepare_texts(config: RunConfig, wanted: Sequence[str], store: Store, home: Path) -> TextSource:

@@ -265,9 +265,7 @@ def made(collection: Path, tmp_path: Path, monkeypatch):
         )
         texts = TextSource(own, tables, store, home)
         sparse = sparse_identity(own.sparse, analysis(own.sparse))
-        return Builder(
-            Prepared(own, home, tables, texts, identity, {}, sparse=sparse)
-        ).cell()
+        return Builder(Prepared(own, home, tables, texts, identity, {}, sparse=sparse)).cell()
 
     return of
 
