@@ -87,7 +87,7 @@ def test_frames_of_one_query_are_rankings():
     [
         (
             [_polars(BM25), ["d1"]],
-            "channel 0: holds rankings of many queries, but channel 1 of one",
+            "channel 0: holds rankings of many queries, but channel 1 does not",
         ),
         (
             [pl.DataFrame({"doc_id": ["a"]})],
