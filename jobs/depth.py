@@ -30,7 +30,7 @@ from desa_ray.writing import check_place, writing
 
 from .cli.arguments import ArgumentParser, whole_number
 from .cli.console import note
-from .cli.given_runs import add_measures, run_names, several
+from .cli.given_runs import MEASURES, add_measures, run_names, several
 
 
 def main(argv: list[str]) -> int:
@@ -40,6 +40,9 @@ def main(argv: list[str]) -> int:
     cases = _cases(arguments.k, arguments.kappa, arguments.weights, len(arguments.runs))
     shards = [_count(text, "--shards") for text in arguments.shards]
     parse_measures(arguments.measures)
+    if arguments.qrels is None and arguments.measures != list(MEASURES):
+        what, hint = "needs judgments", "give them: --qrels FILE"
+        raise DesaError(what, where="--measures", hint=hint)
     names = run_names(arguments.runs)
     runs = dict(zip(names, (read_run(path, note) for path in arguments.runs), strict=True))
     qrels = None

@@ -1,6 +1,5 @@
 """Fuse TREC runs exactly and report how deep each must be read: `desa fuse a.trec b.trec`."""
 
-import argparse
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -20,7 +19,7 @@ from desa_ray.writing import check_place, writing
 
 from .cli.arguments import ArgumentParser, check_least
 from .cli.console import note
-from .cli.fuse_rules import add_rule_options, fuse_by_rule, print_rule_summary, rule_given
+from .cli.fuse_rules import KAPPA, add_rule_options, fuse_by_rule, print_rule_summary, rule_given
 from .cli.given_runs import run_names, several
 
 Run = Mapping[str, Sequence[str]]
@@ -43,12 +42,13 @@ def main(argv: list[str]) -> int:
     runs = [read_run(path, note) for path in arguments.runs]
     given = arguments.weights or ["1"] * len(runs)
     weights = checked_weights(given, len(runs), of="run", where="--weights")
-    kappa = checked_kappa(arguments.kappa, "--kappa")
+    kappa = checked_kappa(arguments.kappa or KAPPA, "--kappa")
     rankings, depths = fuse_runs(
         dict(zip(names, runs, strict=True)), weights, kappa, arguments.k, arguments.depth
     )
     _write(arguments.out, rankings, depths)
-    _print_summary(names, weights, depths, arguments)
+    _print_summary(names, weights, depths, kappa, arguments.k)
+    print_text(f"wrote fused.trec, depths.parquet and depths.csv to {arguments.out}")
     return 0
 
 
@@ -107,7 +107,7 @@ def _parser() -> ArgumentParser:
         help="TREC runs, plain or .gz, or run.parquet of cells, in reading order",
     )
     parser.add_argument(
-        "--kappa", default="60", help="the constant of reciprocal rank fusion, above -1 (60)"
+        "--kappa", help=f"the constant of reciprocal rank fusion, above -1 ({KAPPA})"
     )
     parser.add_argument(
         "--k", default=20, type=int, help="how many documents must be certified (20)"
@@ -132,11 +132,10 @@ def _print_summary(
     names: Sequence[str],
     weights: Sequence[Fraction],
     depths: pl.DataFrame,
-    arguments: argparse.Namespace,
+    kappa: Fraction,
+    k: int,
 ) -> None:
-    table = PlainTable(
-        title=f"{depths.height} queries, kappa {arguments.kappa}, ordered top {arguments.k} certain"
-    )
+    table = PlainTable(title=f"{depths.height} queries, kappa {kappa}, ordered top {k} certain")
     for heading in (
         "run",
         "weight",
@@ -155,4 +154,3 @@ def _print_summary(
         means = f"{read.mean():.1f}", f"{length.mean():.1f}"
         table.add_row(name, str(weight), *means, f"{at_end.mean():.1%}", str((length == 0).sum()))
     screen().print(table)
-    print_text(f"wrote fused.trec, depths.parquet and depths.csv to {arguments.out}")

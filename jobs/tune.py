@@ -17,7 +17,7 @@ import polars as pl
 from desa_ray.config import DEFAULT_RULE, StoreConfig
 from desa_ray.core.fusion_constants import checked_weights
 from desa_ray.core.identifiers import numbered, rational
-from desa_ray.core.rules.kinds import ALIASES, KINDS
+from desa_ray.core.rules.kinds import ALIASES, KINDS, RuleKind
 from desa_ray.core.rules.normalise import ScoreBounds
 from desa_ray.core.statistics.sampling import Sampling
 from desa_ray.core.tuning import (
@@ -67,6 +67,9 @@ def main(argv: list[str]) -> int:
         raise DesaError(
             f"no rule {unknown[0]!r}", where="--rules", hint=choices(unknown[0], RULES, 20)
         )
+    if arguments.normalisers and not any(_takes_normaliser(KINDS[rule]) for rule in rules):
+        what, hint = "none of the rules takes one", "leave it out, or add a rule such as convex"
+        raise DesaError(what, where="--normalisers", hint=hint)
     least = [rational(text, "--least") for text in arguments.least or ()]
     if arguments.sweep:
         names, queries, kinds = stored_queries(
@@ -176,6 +179,10 @@ def _measure(text: str) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
+def _takes_normaliser(kind: RuleKind) -> bool:
+    return kind.by_scores and not kind.fixed_normaliser
+
+
 def _variants(
     arguments: argparse.Namespace, lists: int, bounds: Sequence[ScoreBounds]
 ) -> list[FusionVariant]:
@@ -191,8 +198,7 @@ def _variants(
     for rule in arguments.rules:
         kind = KINDS[rule]
         own_kappas = kappas if kind.wants_kappa else kappas[:1]
-        fixed = not kind.by_scores or kind.fixed_normaliser
-        own_normalisers = [None] if fixed else normalisers or [None]
+        own_normalisers = (normalisers if _takes_normaliser(kind) else None) or [None]
         for kappa, own, normaliser, depth in product(own_kappas, weights, own_normalisers, depths):
             found.append(FusionVariant(rule, kind.fitted(own), kappa, normaliser, depth))
     if len(found) > MOST:

@@ -67,6 +67,7 @@ def test_the_verb_says_why_there_are_no_depths(runs, tmp_path: Path, capsys):
     [
         (["--normaliser", "l2"], "rrf uses ranks only"),
         (["--rule", "rff"], "unknown rule 'rff'"),
+        (["--rule", "isr", "--kappa", "60"], "--kappa: rule isr has no kappa"),
         (["--rule", "convex"], "needs the least possible score"),
         (["--rule", "combsum", "--least", "0"], "1 least for 2 lists"),
     ],

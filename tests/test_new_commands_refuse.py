@@ -47,6 +47,7 @@ def files(tmp_path) -> tuple[list[str], str]:
         (["--shards", MANY], "--shards: .* is not a whole number"),
         (["--weights", TINY], "weight 1e-999 is out of range"),
         (["--kappa", "1e999"], "kappa 1e999 is out of range"),
+        (["--measures", "P@5"], "--measures: needs judgments"),
     ],
 )
 def test_numbers_that_depth_cannot_use(options, what, files):

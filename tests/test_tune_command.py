@@ -73,6 +73,7 @@ def _scored(path: Path) -> dict[str, dict[str, float]]:
         (["--rules", "rff"], "no rule 'rff'"),
         (["--measure", "MAP"], "'MAP' is not nDCG@K or R@K"),
         (["--weights", "1,0"], "--weights: weight 0 is not above 0"),
+        (["--rules", "rrf,isr", "--normalisers", "min_max"], "--normalisers: none of the rules"),
         (["--rules", "convex"], "needs the least possible score"),
         (["--depth", "0"], "--depth: '0' is not a whole number"),
         (["--least", "0"], "1 least scores for 2 lists"),

@@ -9,6 +9,9 @@ from desa_ray.pipeline.devices import DeviceNode, Devices, local_devices
 
 ANSWER_TIMEOUT_S = 90.0
 THE_CLUSTER = "the cluster"
+# The files of a submitted run, its working folder among them, belong to the first driver that takes
+# them and go when it ends: the one that asks takes none.
+OF_THE_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 # What a node is taken to have that does not exist yet: requirements/gpu.txt.
 OF_ADDED = frozenset({"", "torch", "sentence-transformers", "faiss-gpu"})
 
@@ -21,7 +24,9 @@ def devices_of(config: ClusterConfig) -> Devices:
     """
     if config.kind != "existing":
         return local_devices()
-    with session(config):
+    from desa_ray.cluster.local import settings_in_place
+
+    with settings_in_place({OF_THE_JOB: None}), session(config):
         return connected_devices(config)
 
 

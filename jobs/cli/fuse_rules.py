@@ -22,6 +22,7 @@ from .arguments import ArgumentParser
 from .console import note
 from .given_runs import several
 
+KAPPA = "60"  # unless one is given
 ScoredRun = Mapping[str, Sequence[tuple[str, float]]]
 
 
@@ -58,7 +59,11 @@ def rule_given(arguments: argparse.Namespace) -> Rule | None:
             what = f"{arguments.rule} uses ranks only"
             raise DesaError(what, where="--rule", hint="leave out the options for scores")
         return None
-    given = {"name": arguments.rule, "kappa": arguments.kappa, **named}
+    kind = KINDS.get(arguments.rule)
+    if kind is not None and not kind.wants_kappa and arguments.kappa is not None:
+        what, hint = f"rule {arguments.rule} has no kappa", "leave it out"
+        raise DesaError(what, where="--kappa", hint=hint)
+    given = {"name": arguments.rule, "kappa": arguments.kappa or KAPPA, **named}
     if arguments.weights is not None:
         given["weights"] = arguments.weights
     return rule_from(given, len(arguments.runs))

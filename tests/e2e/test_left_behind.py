@@ -144,13 +144,13 @@ def test_a_killed_run_leaves_no_marks_after_the_next(collection, desa, tmp_path)
         stderr=subprocess.DEVNULL,
     )
     leases, deadline = tmp_path / "home" / "store" / ".leases", time.monotonic() + 120
-    while not (leases.is_dir() and list(leases.glob("*.json"))):
+    while not (leases.is_dir() and list(leases.glob("[!.]*.json"))):
         assert killed.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     killed.kill()
     killed.wait()
-    (left,) = leases.glob("*.json")
+    (left,) = leases.glob("[!.]*.json")
     assert list((tmp_path / "outputs").rglob(IN_USE))
     desa("run", *common)
     assert not left.exists()
