@@ -109,7 +109,7 @@ class GeneratorConfig:
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = (
         None  # a commit of the hub: branches move
     )
-    revision_note: str = ""  # no key: shown where the revision is not to be had
+    revision_note: str = ""  # no key: shown if the revision is not available
     # vllm
     package: Text | None = None  # weights come from this package, converted once
     path: Text | None = None  # no key: weights are hashed instead

@@ -102,5 +102,5 @@ def local_devices() -> Devices:
 
 
 def no_gpu(setting: str, value: str, why: str, hint: str) -> DesaError:
-    """A GPU that was asked for and is not to be had."""
+    """A GPU that was asked for is not available."""
     return DesaError(f"{value} asks for GPUs, but {why}", where=setting, hint=hint)
