@@ -5,6 +5,7 @@ Hydra finds launchers only in the namespace `hydra_plugins`; the task function o
 is done with its cells.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
@@ -37,6 +38,7 @@ class DesaLauncher(Launcher):
     ) -> None:
         self.context, self.config = hydra_context, config
         self.task: Any = task_function  # `HydraTask`
+        self.earlier: list[dict[str, Any]] = []  # summaries of earlier batches of the sweep
         # Before the sweeper writes its notes there, so that they go again with a sweep that is
         # refused.
         self.task.claim(Path(str(config.hydra.sweep.dir)))
@@ -49,35 +51,29 @@ class DesaLauncher(Launcher):
                 files[config_path] = read(config_path)
             return deepcopy(files[config_path])
 
-        def composed(master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-            del master_config
-            return self.composer.compose(sweep_overrides)
-
-        # The sweeper composes every cell to check it: what it composed is taken for the run too.
-        loader.load_sweep_config, loader.repository.load_config = composed, from_memory
+        loader.repository.load_config = from_memory
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
         """Run all jobs; returns one completed `JobReturn` per job, its summary as return value."""
         from desa_ray.counting import counting
-        from desa_ray.errors import DesaError, listed
+        from desa_ray.errors import DesaError
+        from desa_ray.experiment.spec import Composed
 
-        sweep_folder = Path(str(self.config.hydra.sweep.dir))
-        configs, folders = [], []
+        folder = Path(str(self.config.hydra.sweep.dir))
+        cells: list[Composed] = []
         numbered = [*enumerate(job_overrides, initial_job_idx)]
         for number, overrides in counting(numbered, "composing cells"):
-            folders.append(sweep_folder / self.composer.folder(overrides, number))
-            configs.append(self.composer.cell(overrides))
-        places = [folder.resolve() for folder in folders]
-        if twice := sorted(str(place) for place, cells in Counter(places).items() if cells > 1):
-            what = f"{len(places)} cells, but several would write to {listed(twice)}"
-            raise DesaError(
-                what,
-                where="hydra.sweep.subdir",
-                hint="make it differ between cells, for example ${hydra.job.num}",
-            )
-        entries = self.task.sweep(configs, folders, sweep_folder)
+            own = folder / self.composer.folder(overrides, number)
+            cells.append(Composed(self.composer.cell(overrides), own))
+        _check_folders([cell.folder for cell in cells])
+        try:
+            summaries = self.task.sweep(cells, folder, [*self.earlier])
+        except DesaError:  # a search goes on after cells that failed
+            self.earlier = _finished(folder) or self.earlier
+            raise
+        entries, self.earlier = summaries[len(self.earlier) :], summaries
         returns = []
         for overrides, entry in zip(job_overrides, entries, strict=True):
             done = JobReturn()
@@ -88,3 +84,23 @@ class DesaLauncher(Launcher):
             )
             returns.append(done)
         return returns
+
+
+def _check_folders(folders: Sequence[Path]) -> None:
+    """Refuse cells of which several would write to one folder."""
+    from desa_ray.errors import DesaError, listed
+
+    places = [folder.resolve() for folder in folders]
+    if twice := sorted(str(place) for place, cells in Counter(places).items() if cells > 1):
+        what = f"{len(places)} cells, but several would write to {listed(twice)}"
+        raise DesaError(
+            what,
+            where="hydra.sweep.subdir",
+            hint="make it differ between cells, for example ${hydra.job.num}",
+        )
+
+
+def _finished(folder: Path) -> list[dict[str, Any]]:
+    """The cells in the summary of a sweep; none where it has no summary."""
+    summary = folder / "summary.json"
+    return json.loads(summary.read_text(encoding="utf-8"))["cells"] if summary.is_file() else []

@@ -142,7 +142,7 @@ class DesaOptunaSweeper(BasicSweeper):
         another one.
         """
         from desa_ray.experiment.contents import content_hashes
-        from desa_ray.experiment.spec import RUN_KEYS, cell_spec
+        from desa_ray.experiment.spec import cell_spec
 
         launcher: Any = self.launcher
         base = {key: _any(own) for key, own in space.items()}
@@ -153,9 +153,7 @@ class DesaOptunaSweeper(BasicSweeper):
         configs = []
         for point in points:
             overrides = [*fixed, *(f"{key}={value}" for key, value in point.items())]
-            settings = launcher.composer.cell(overrides)
-            plain = {key: settings[key] for key in RUN_KEYS if key in settings}
-            configs.append(cell_spec(plain, Path()).config)
+            configs.append(cell_spec(launcher.composer.cell(overrides), Path()).config)
         return content_hashes(configs)
 
     def _check_objectives(self, overrides: Sequence[str]) -> None:

@@ -13,6 +13,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
+from hydra_plugins.desa_launcher import DesaLauncher
+
 
 @dataclass
 class DesaSweeperConfig:
@@ -40,14 +42,11 @@ class DesaSweeper(BasicSweeper):
         self.grids = grids
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose every cell, so that a mistake in one is found before any runs."""
-        from desa_ray.counting import counting
-
-        assert self.config is not None
-        assert self.hydra_context is not None
-        loader = self.hydra_context.config_loader
-        for overrides in counting(batch, "composing cells"):
-            loader.load_sweep_config(self.config, list(overrides))
+        """Compose every cell, so that a mistake in one is found before any runs; the launcher
+        `desa` does so itself.
+        """
+        if not isinstance(self.launcher, DesaLauncher):
+            super().validate_batch_is_legal(batch)
 
     def split_arguments(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, overrides: list[Override], max_batch_size: int | None

@@ -58,7 +58,14 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     with thread_hooks():
         try:
-            code = _main(sys.argv[1:])
+            code = _answered(*sys.argv[1:2])
+            if code is None:
+                verb, *arguments = sys.argv[1:]
+                if not {"-h", "--help"} & set(arguments):
+                    working_folder()
+                began(verb, arguments)
+                _set_up_process()
+                code = importlib.import_module(f".{verb}", __package__).main(arguments)
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where a failure can still be told
         except SystemExit:
@@ -76,25 +83,26 @@ def main() -> None:
         sys.exit(exit_code(code))
 
 
-def _main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+def _answered(word: str | None = None) -> int | None:
+    """The exit code of a first word that is no verb, answered at once; None for a verb."""
+    if word in (None, "-h", "--help", "help"):
         print_text(usage())
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
+        return 2 if word is None else 0
+    if word == "--version":
         print_text(f"desa-ray {__version__}")
         return 0
-    verb = arguments[0]
-    if verb not in VERBS:
-        print_text(f"error: unknown verb {verb!r} ({choices(verb, VERBS)})", stderr=True)
+    if word not in VERBS:
+        print_text(f"error: unknown verb {word!r} ({choices(word, VERBS)})", stderr=True)
         return 2
-    if not {"-h", "--help"} & set(arguments):
-        working_folder()
-    began(verb, arguments[1:])
+    return None
+
+
+def _set_up_process() -> None:
+    """What a process that runs a verb changes for itself."""
     logging.raiseExceptions = False  # a log line that cannot be written is no fault
     # Looking for cycles at Python's own pace takes a tenth of composing and finishing
     gc.set_threshold(50_000, 20, 50)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is a Ctrl-C
-    return importlib.import_module(f".{verb}", __package__).main(arguments[1:])
 
 
 def _unread(error: BaseException) -> int:

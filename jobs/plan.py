@@ -16,9 +16,10 @@ from pydantic.dataclasses import dataclass
 from desa_ray.config import STRICT, ClusterConfig
 from desa_ray.config_check import checked
 from desa_ray.config_values import Int
+from desa_ray.counting import counting
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
-from desa_ray.experiment.spec import CellSpec
+from desa_ray.experiment.spec import CellSpec, Composed, cell_spec
 from desa_ray.output import print_text
 from desa_ray.pipeline.explain import Reason, explain
 from desa_ray.pipeline.feasible import check_feasible
@@ -31,7 +32,7 @@ from .cli.app import Summaries, hydra_app, output_folder
 from .cli.composition import Plain, plain_of
 from .cli.plan_views import growth, plan_table, plan_tree, totals
 from .cli.planning import estimated, planned_cells
-from .cli.settings import spec_of, specs_of
+from .cli.settings import spec_of
 
 OPTIONS = ("view", "detail", "explain")
 
@@ -138,13 +139,12 @@ def _causes(reasons: Sequence[Reason]) -> list[tuple[str, list[str], str]]:
     return rows
 
 
-def _sweep(
-    configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
-) -> Summaries:
+def _sweep(cells: Sequence[Composed], folder: Path, earlier: Summaries) -> Summaries:
     """Show the plan of all cells together; runs nothing."""
     del folder
-    show_plan(specs_of(configs, folders, OPTIONS), plan_config(configs[0]))
-    return [*earlier, *({} for _ in configs)]
+    specs = [cell_spec(*cell, OPTIONS) for cell in counting(cells, "reading cells")]
+    show_plan(specs, plan_config(cells[0].settings))
+    return [*earlier, *({} for _ in cells)]
 
 
 def _task(config: DictConfig) -> None:

@@ -10,10 +10,11 @@ from omegaconf import DictConfig, OmegaConf
 from rich.markdown import Markdown
 
 from desa_ray.config_check import checked
-from desa_ray.credentials import redacted
+from desa_ray.credentials import redacted, refuse_credentials
 from desa_ray.errors import DesaError
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.places import home, store_root, tracking_uri
+from desa_ray.experiment.spec import PARITY, addresses
 from desa_ray.report.build import Builder, Report, build_report, write_report
 from desa_ray.report.cases import cases_table
 from desa_ray.report.equivalence import Margin, equivalence_table
@@ -40,7 +41,6 @@ from desa_ray.types import sha256_json
 from .cli.app import hydra_app, output_folder
 from .cli.console import note
 from .cli.report_config import ReportConfig
-from .cli.settings import PARITY
 
 
 def newest_records() -> Path:
@@ -156,6 +156,7 @@ def tell_story(config: ReportConfig, folder: Path) -> str:
 
 def _task(config: DictConfig) -> None:
     plain: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    refuse_credentials(addresses(plain))
     for name in ("fusion", "sparse", "generator", "evaluation", PARITY):
         plain.pop(name, None)  # of the group parity, for runs
     options = checked(ReportConfig, plain)

@@ -5,14 +5,15 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from desa_ray.counting import counting
 from desa_ray.experiment.run import run_cells
+from desa_ray.experiment.spec import Composed, cell_spec
 
 from .cli.app import Summaries, hydra_app, output_folder
 from .cli.arrival import arrive
-from .cli.composition import Plain
 from .cli.console import ConsoleListener, note
 from .cli.searching import KEYS
-from .cli.settings import spec_of, specs_of
+from .cli.settings import spec_of
 
 
 def _task(config: DictConfig) -> None:
@@ -21,11 +22,9 @@ def _task(config: DictConfig) -> None:
     note(f"results: {folder.absolute()}")
 
 
-def _sweep(
-    configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
-) -> Summaries:
+def _sweep(cells: Sequence[Composed], folder: Path, earlier: Summaries) -> Summaries:
     """Run the cells; `folder/summary.json` holds them all."""
-    specs = specs_of(configs, folders)
+    specs = [cell_spec(*cell) for cell in counting(cells, "reading cells")]
     folder.mkdir(parents=True, exist_ok=True)
     summaries = run_cells(
         specs, summary=folder / "summary.json", listener=ConsoleListener(), earlier=earlier

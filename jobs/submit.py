@@ -23,7 +23,7 @@ from desa_ray.config_check import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import setting_problems
-from desa_ray.experiment.spec import PATHS
+from desa_ray.experiment.spec import PATHS, Composed, cell_spec
 from desa_ray.plugins import Identity
 from desa_ray.printable import printable_lines
 from desa_ray.stages.plugged import named_plugins
@@ -34,7 +34,6 @@ from .cli.arrival import VARIABLE, expectation
 from .cli.composition import Plain, plain_of
 from .cli.config_folder import read_folder
 from .cli.console import note
-from .cli.settings import spec_of
 
 CONFIG_FOLDER = "conf"
 HINT_PATH = "give an absolute path on a disk that all nodes share"
@@ -63,7 +62,7 @@ class _Composed:
         problems: dict[str, DesaError] = {}
         for config in configs:
             self.settings.append(_settings(config))
-            spec = spec_of(config, Path(), ("submit",))
+            spec = cell_spec(config, Path(), ("submit",))
             found = [*_relative(config), *setting_problems(spec.config)]
             for problem in found:
                 problems.setdefault(str(problem), problem)
@@ -103,12 +102,11 @@ def _relative(config: Plain) -> list[DesaError]:
     ]
 
 
-def _sweep(
-    configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
-) -> Summaries:
+def _sweep(cells: Sequence[Composed], folder: Path, earlier: Summaries) -> Summaries:
     """The cells of a `-m` command, checked together; nothing runs here."""
-    _composed.add(configs)
-    return [*earlier, *({} for _ in configs)]
+    del folder
+    _composed.add(cell.settings for cell in cells)
+    return [*earlier, *({} for _ in cells)]
 
 
 def _task(config: DictConfig) -> None:

@@ -16,14 +16,16 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems, counted, listed
 from desa_ray.experiment.places import home
 from desa_ray.experiment.prepare import Answers, prepare_cell
 from desa_ray.experiment.run import open_store, run_cells
-from desa_ray.experiment.spec import CellSpec
+from desa_ray.experiment.spec import CellSpec, addresses
 from desa_ray.terminal import PlainTable, screen
 
 from .cli.app import hydra_app, output_folder
+from .cli.composition import plain_of
 from .cli.console import ConsoleListener, note
 from .cli.settings import spec_of
 
@@ -67,6 +69,7 @@ def _lacking(specs: Mapping[Condition, CellSpec]) -> dict[Condition, str]:
 
 
 def _task(config: DictConfig) -> None:
+    refuse_credentials(addresses(plain_of(config)))
     chosen: Any = OmegaConf.select(config, "expected")
     rows: Any = None if chosen is None else OmegaConf.to_container(chosen)
     if not isinstance(rows, list) or not rows:

@@ -15,7 +15,7 @@ import yaml
 from desa_ray.config import RunConfig
 from desa_ray.config_check import leaves
 from desa_ray.jobs import VERBS, compare, depth, fuse
-from desa_ray.jobs.cli.flags import parse_flags
+from desa_ray.jobs.cli.flags import accepted
 from desa_ray.jobs.cli.report_config import ReportConfig
 from desa_ray.jobs.submit import SubmitConfig
 from tests.conftest import REPOSITORY
@@ -234,6 +234,6 @@ def test_commands_in_pages_name_what_exists():
             PARSERS[verb]().parse_args(arguments)
         elif verb in FURTHER:
             known = schema.get(verb, [*settings, *FURTHER[verb]])
-            given = parse_flags(arguments).overrides
+            given = accepted(verb, verb, arguments).overrides
             wrong += [f"{command}: {text}" for text in given if _wrong(verb, text, known)]
     assert wrong == []

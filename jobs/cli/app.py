@@ -2,7 +2,6 @@
 removed.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,23 +23,23 @@ from desa_ray.config import RunConfig
 from desa_ray.credentials import has_credentials, refuse_credentials
 from desa_ray.errors import DesaError
 from desa_ray.experiment.places import home
+from desa_ray.experiment.spec import Composed
 from desa_ray.output import print_text
 
 from .. import VERBS
 from .claims import claim, outputs, release
 from .completion import leave_out_verb, script
-from .composition import Composer, Plain
+from .composition import Composer
 from .config_folder import offered, read_folder
-from .flags import check_flags, check_overrides, composing, parse_flags
+from .flags import accepted, passed_on
 from .help import help_text
 from .hydra_errors import worded
 from .searching import searches, with_sweeper
-from .settings import addresses
 
 CONFIG = "pkg://desa_ray.conf"
 Summaries = list[dict[str, Any]]
-# cells, their folders, that of the sweep, and the summaries of its earlier batches
-Sweep = Callable[[Sequence[Plain], Sequence[Path], Path, Summaries], Summaries]
+# cells, the folder of the sweep, and the summaries of its earlier batches
+Sweep = Callable[[Sequence[Composed], Path, Summaries], Summaries]
 NOTES = {".hydra", "multirun.yaml"}  # what Hydra writes of its own accord
 
 
@@ -51,16 +50,14 @@ class HydraTask:
 
     def __init__(self, verb: str, task: Callable[[DictConfig], None], sweep: Sweep | None):
         update_wrapper(self, task)
-        self.verb, self.task, self._sweep = verb, task, sweep
+        self.task, self.sweep = task, sweep or _does_not_sweep(verb)
         self.failure: BaseException | None = None
-        self._earlier: Summaries = []
 
     def __call__(self, config: DictConfig) -> None:
         # Hydra announces an exception of the task in its own words, with all overrides: it is kept
         # instead.
         try:
             claim(output_folder())
-            refuse_credentials(addresses(config))
             self.task(config)
         except BaseException as error:
             self.failure = error
@@ -73,27 +70,15 @@ class HydraTask:
         """Take the sweep's folder for this process."""
         claim(folder)
 
-    def sweep(self, configs: Sequence[Plain], folders: Sequence[Path], folder: Path) -> Summaries:
-        """Run the cells of a sweep, or of a batch of it, one folder per cell; returns one summary
-        per cell.
-        """
-        if self._sweep is None:
-            hint = "leave out -m, commas between values, and experiments that sweep"
-            raise DesaError("this verb does not sweep", where=f"desa {self.verb}", hint=hint)
-        try:
-            summaries = self._sweep(configs, folders, folder, list(self._earlier))
-        except DesaError:  # a search goes on after cells that failed
-            self._earlier = _finished(folder) or self._earlier
-            raise
-        own = summaries[len(self._earlier) :]
-        self._earlier = summaries
-        return own
 
+def _does_not_sweep(verb: str) -> Sweep:
+    """What a verb that takes one cell does with several."""
 
-def _finished(folder: Path) -> Summaries:
-    """The cells in the summary of a sweep; none where it has no summary."""
-    summary = folder / "summary.json"
-    return json.loads(summary.read_text(encoding="utf-8"))["cells"] if summary.is_file() else []
+    def refused(*_: Any) -> Summaries:
+        hint = "leave out -m, commas between values, and experiments that sweep"
+        raise DesaError("this verb does not sweep", where=f"desa {verb}", hint=hint)
+
+    return refused
 
 
 def hydra_app(
@@ -118,18 +103,17 @@ def hydra_app(
         return 0
     # Before Hydra, which writes the command line beside the results.
     refuse_credentials((argument.partition("=")[0], argument) for argument in arguments)
-    flags = parse_flags(arguments)
-    check_flags(verb, flags, config_name)
+    flags = accepted(verb, config_name, arguments)
     if flags.shell_completion:
         text = script(flags.overrides, VERBS)
         if text is not None:
             print_text(text)
             return 0
         leave_out_verb()
-    check_overrides(flags.overrides, count=not searches(flags.overrides))
-    flags.overrides = with_sweeper(verb, flags.overrides, flags.multirun)
+    if searches(flags.overrides):
+        flags.overrides = with_sweeper(verb, flags.overrides, flags.multirun)
     files = [] if flags.config_dir is None else read_folder(Path(flags.config_dir))
-    sys.argv = [f"desa {verb}", *composing(flags)]
+    sys.argv = [f"desa {verb}", *passed_on(flags), *flags.overrides]
     hydra_task = HydraTask(verb, task, sweep)
     # Hydra prints its own traceback and exits unless told otherwise; errors are ours to word.
     os.environ["HYDRA_FULL_ERROR"] = "1"

@@ -50,23 +50,17 @@ class Composer:
         below: Any = OmegaConf.to_container(master.hydra.sweep, resolve=False)
         self._numbered = below["subdir"] == NUMBERED
 
-    def compose(self, overrides: Sequence[str]) -> DictConfig:
-        """The configuration of a cell as Hydra composes it; of cells with a short way, that of
-        their base alone.
-        """
-        base, values = self._split(overrides)
-        if values and self._applied(base, values) is not None:
-            return self._composed[base]
-        return self._whole(tuple(overrides))
-
     def cell(self, overrides: Sequence[str]) -> Plain:
         """The settings of a cell, without those of Hydra, every reference resolved.
 
         Cells share the values that they have in common: they are for reading.
         """
         base, values = self._split(overrides)
-        applied = self._applied(base, values)
-        return plain_of(self._whole(tuple(overrides))) if applied is None else applied
+        settings = self._base(base)
+        for override in values:
+            if settings is not None:
+                settings = _set(settings, override.key_or_group.split("."), override.value())
+        return plain_of(self._whole(tuple(overrides))) if settings is None else settings
 
     def folder(self, overrides: Sequence[str], number: int) -> Path:
         """The folder of cell `number` below that of the sweep."""
@@ -120,14 +114,6 @@ class Composer:
                 if _is_plain(raw):
                     self._bases[overrides] = {str(key): raw[key] for key in raw}
         return self._bases[overrides]
-
-    def _applied(self, base: tuple[str, ...], values: Sequence[Override]) -> Plain | None:
-        """The base with plain values on top; None where Hydra must do it."""
-        settings = self._base(base)
-        for override in values:
-            if settings is not None:
-                settings = _set(settings, override.key_or_group.split("."), override.value())
-        return settings
 
 
 def plain_of(config: DictConfig) -> Plain:

@@ -32,6 +32,7 @@ from desa_ray.lines import shown
 
 from .arguments import escaped
 from .hydra_errors import ordered
+from .searching import searches
 
 MAX_CELLS = 100_000
 SUBMITTED = "submitted"  # what a submitted run composes where it arrives
@@ -43,14 +44,33 @@ _FOLDERS = re.compile(
 )
 
 
-def parse_flags(arguments: Sequence[str]) -> argparse.Namespace:
-    """The flags and overrides; exits with code 2 and a usage line where Hydra's parser would."""
+def accepted(verb: str, config_name: str, arguments: Sequence[str]) -> argparse.Namespace:
+    """The flags and overrides of a command line; exits with code 2 and a usage line where Hydra's
+    parser would.
+
+    Raises:
+        Problems: everything by which files are composed, or values computed, that nothing has
+            checked, and how to write it instead; or too many cells. What Hydra cannot parse is left
+            for it to say.
+    """
     parser = get_args_parser()
     refuse = parser.error
     parser.error = lambda message: refuse(escaped(message))
     flags, unknown = parser.parse_known_args(ordered(arguments))
     if unknown:
         raise _no_flag(unknown[0], arguments)
+    _check_flags(verb, flags, config_name)
+    problems: list[DesaError] = []
+    cells = 1.0
+    for text in flags.overrides:
+        values, found = _read(text)
+        cells *= values
+        problems += found
+    if cells > MAX_CELLS and not searches(flags.overrides):  # a search lists no cells
+        what = f"{cells:.3g} cells exceed the limit of a sweep ({MAX_CELLS})"
+        problems.append(DesaError(what, where="-m", hint="split it into several"))
+    if problems:
+        raise Problems(problems)
     return flags
 
 
@@ -80,10 +100,8 @@ def config_folder(arguments: Sequence[str]) -> Path | None:
     return None if found is None else Path(found)
 
 
-def composing(flags: argparse.Namespace) -> list[str]:
-    """The command line for Hydra: everything but the folder of own files, which it gets from
-    memory.
-    """
+def passed_on(flags: argparse.Namespace) -> list[str]:
+    """The flags for Hydra: all but the folder of own files, which it gets from memory."""
     named = [
         (name, getattr(flags, name.replace("-", "_")))
         for name in ("config-name", "cfg", "package", "info")
@@ -92,11 +110,10 @@ def composing(flags: argparse.Namespace) -> list[str]:
     return [
         *(text for name, value in named if value is not None for text in (f"--{name}", value)),
         *(f"--{name}" for name in switches if getattr(flags, name.replace("-", "_"))),
-        *flags.overrides,
     ]
 
 
-def check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
+def _check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
     """Refuse flags by which files are composed, or objects loaded, that nothing has checked."""
     if flags.config_dir == "":
         raise DesaError(
@@ -118,35 +135,16 @@ def check_flags(verb: str, flags: argparse.Namespace, config_name: str) -> None:
         )
 
 
-def check_overrides(overrides: Sequence[str], *, count: bool = True) -> None:
-    """Refuse overrides that would be computed, or that add unchecked files.
-
-    Args:
-        count: whether every cell of the sweep will be listed, so that there must not be too many.
-
-    Raises:
-        Problems: each of them, and how to write it instead. What Hydra cannot parse is left for it
-            to say.
-    """
-    problems, cells = [], 1.0
-    for text in overrides:
-        try:
-            override = OverridesParser.create().parse_override(text)
-        except HydraException:
-            continue
-        except (ValueError, RecursionError) as error:  # Hydra lets Python's own limits through
-            reason = (
-                "nested too deeply" if isinstance(error, RecursionError) else "a number too long"
-            )
-            problems.append(DesaError(f"cannot be read: {reason}", where=shown(text)))
-            continue
-        problems += _problems(text, override)
-        cells *= _choices(override.value())
-    if count and cells > MAX_CELLS:
-        what = f"{cells:.3g} cells exceed the limit of a sweep ({MAX_CELLS})"
-        problems.append(DesaError(what, where="-m", hint="split it into several"))
-    if problems:
-        raise Problems(problems)
+def _read(text: str) -> tuple[float, list[DesaError]]:
+    """How many values an override sweeps over, and what is wrong with it."""
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException:
+        return 1, []
+    except (ValueError, RecursionError) as error:  # Hydra lets Python's own limits through
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "a number too long"
+        return 1, [DesaError(f"cannot be read: {reason}", where=shown(text))]
+    return _choices(override.value()), [*_problems(text, override)]
 
 
 def _choices(value: Any) -> float:

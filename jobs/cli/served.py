@@ -20,6 +20,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
+from desa_ray.counting import counting
 from desa_ray.crash import began
 from desa_ray.error_boundary import error_boundary
 from desa_ray.errors import DesaError
@@ -27,7 +28,7 @@ from desa_ray.experiment.listener import Listener
 from desa_ray.experiment.places import store_root
 from desa_ray.experiment.records import labels
 from desa_ray.experiment.run import run_cells
-from desa_ray.experiment.spec import CellSpec
+from desa_ray.experiment.spec import CellSpec, Composed, cell_spec
 from desa_ray.locks import STEPS, inside
 from desa_ray.notebook import SWEEP_FLAGS, Progress
 from desa_ray.parents import end_with_parent
@@ -38,9 +39,8 @@ from desa_ray.places import working_folder
 
 from .app import Summaries, hydra_app, output_folder
 from .claims import outputs
-from .composition import Plain
 from .planning import planned_stages
-from .settings import spec_of, specs_of
+from .settings import spec_of
 
 Answer = Callable[[Sequence[CellSpec], Path, bool], Any]
 
@@ -112,12 +112,11 @@ def _composed(verb: str, overrides: Sequence[str], config_dir: str | None, answe
 
     specs: list[CellSpec] = []
 
-    def sweep(
-        configs: Sequence[Plain], folders: Sequence[Path], folder: Path, earlier: Summaries
-    ) -> Summaries:
-        specs.extend(specs_of(configs, folders))  # after those of earlier batches
+    def sweep(cells: Sequence[Composed], folder: Path, earlier: Summaries) -> Summaries:
+        # After those of earlier batches
+        specs.extend(cell_spec(*cell) for cell in counting(cells, "reading cells"))
         given[:] = [answer(specs, folder, True)]
-        return [*earlier, *({} for _ in configs)]
+        return [*earlier, *({} for _ in cells)]
 
     hydra_app(verb, "config", arguments(overrides, config_dir), task, sweep=sweep)
     return given[0]
