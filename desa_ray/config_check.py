@@ -16,18 +16,10 @@ from pydantic import (
     ValidationError,
 )
 
-from desa_ray.config import RunConfig
 from desa_ray.config_values import NAME
 from desa_ray.errors import DesaError, Problems, choices, listed
 
 Config = TypeVar("Config")
-
-
-def parse(values: Mapping[str, Any]) -> RunConfig:
-    """Plain nested mappings to a `RunConfig`; raises `Problems` with one line for every wrong
-    value.
-    """
-    return checked(RunConfig, values)
 
 
 def checked(kind: type[Config], values: Mapping[str, Any]) -> Config:

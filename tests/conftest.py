@@ -91,6 +91,7 @@ LONG = (  # a minute or more each, the longest first
     "tests/cluster/test_submit.py",
     "tests/test_notebook.py",
     "tests/e2e/test_methods.py",
+    "tests/e2e/test_own_methods.py",
     "tests/cluster/test_faults.py",
     "tests/e2e/test_tracking.py",
     "tests/pipeline/test_lazy.py",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -172,3 +173,12 @@ def self_signed(folder: Path) -> Path:
     path = folder / "certificate.pem"
     path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
     return path
+
+
+def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxies and authorities of whoever runs the tests."""
+    for name in ("HTTP", "HTTPS", "ALL", "NO"):
+        for spelled in (f"{name}_PROXY", f"{name}_proxy".lower()):
+            monkeypatch.delenv(spelled, raising=False)
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)

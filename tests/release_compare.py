@@ -10,10 +10,22 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import polars as pl
 import yaml
 
-from tests.release_data import DOCUMENTS, METHODS, RELEASE, per_draw, results
+from tests.release_data import DOCUMENTS, METHODS, results
+from tests.release_mechanism import correlations, cutoffs, mechanism, quartiles
+from tests.release_rows import (
+    OUTCOMES,
+    COLUMNS,
+    changes,
+    gain,
+    macro_row,
+    means,
+    no_macro,
+    reduction,
+    rows,
+    tests_of,
+)
 
 FILE = Path(__file__).parents[1] / "conf" / "compare" / "release.yaml"
 HEAD = """\
@@ -24,12 +36,6 @@ HEAD = """\
 # c10b7f16 and deb1850a (tests/reference/README.md), by `python -m tests.release_compare`. Keys are
 # those of the report's tables, rows and columns; shares and changes are in percent.
 """
-COLUMNS = {
-    "ndcg_at_10": "ndcg_at_10",
-    "recall_at_20": "recall_at_20",
-    "depth_dense": "dense_depth",
-    "depth_sparse": "sparse_depth",
-}
 MAIN = ("original", "shared", "dense_only", "sparse_only", "desa")
 OPERATORS = {
     "original": "original",
@@ -42,40 +48,6 @@ QUDAR = {
     "qudar_complete": "qudar_complete_uniform_rrf",
     "qudar_weighted": "qudar_complete_confidence_rrf",
 }
-RELATIONS = {
-    "rr_change_vs_sparse_only_ndcg_gain": "relevant_rr_gain_vs_sparse_only_delta_ndcg",
-    "turnover_vs_sparse_only_ndcg_gain": "sparse_turnover_vs_sparse_only_delta_ndcg",
-    "turnover_vs_depth_reduction": "sparse_turnover_vs_sparse_depth_reduction",
-    "angle_vs_ndcg_gain": "dense_angle_vs_dense_only_delta_ndcg",
-    "angle_vs_depth_reduction": "dense_angle_vs_dense_depth_reduction",
-}
-MACRO = "macro_equal_dataset"
-Means = Mapping[str, Sequence[float]]
-
-
-def rows(name: str, **equal: object) -> list[dict[str, Any]]:
-    found = pl.read_csv(RELEASE / f"{name}.csv").filter(**equal)
-    return found.sort(found.columns[0], maintain_order=True).to_dicts()
-
-
-def means(method: str, **setting: object) -> dict[str, list[float]]:
-    """Each outcome's data set means, by name of the data set."""
-    own = results(method, **setting)
-    return {name: [row[column] for row in own] for name, column in COLUMNS.items()}
-
-
-def gain(own: Sequence[float], other: Sequence[float]) -> float:
-    return 100 * (fmean(own) / fmean(other) - 1)
-
-
-def reduction(own: Sequence[float], other: Sequence[float]) -> float:
-    return fmean([100 * (1 - a / b) for a, b in zip(own, other, strict=True)])
-
-
-def changes(own: Means, other: Means) -> dict[str, float]:
-    found = {name: gain(own[name], other[name]) for name in ("ndcg_at_10", "recall_at_20")}
-    depths = ("depth_dense", "depth_sparse")
-    return found | {name: reduction(own[name], other[name]) for name in depths}
 
 
 def main_rows() -> dict[str, Any]:
@@ -147,38 +119,6 @@ def external() -> dict[str, Any]:
     }
     for method, name in audit.items():
         found[method] = macro_row("later/qudar-confidence-results", name)
-    return found
-
-
-def no_macro(file: str, **equal: object) -> list[dict[str, Any]]:
-    return [row for row in rows(file, **equal) if row["dataset"] != MACRO]
-
-
-def macro_row(file: str, method: str) -> dict[str, float]:
-    own = no_macro(file, method=method)
-    assert len(own) == 7, (file, method)
-    return {name: fmean([row[name] for row in own]) for name in ("ndcg_at_10", "recall_at_20")}
-
-
-OUTCOMES = {
-    "dense_depth": "depth_dense",
-    "sparse_depth": "depth_sparse",
-    "dense": "depth_dense",
-    "sparse": "depth_sparse",
-}
-
-
-def tests_of(file: str, comparison: str) -> dict[str, Any]:
-    found = {}
-    for row in rows(file, comparison=comparison):
-        outcome = OUTCOMES.get(row["metric"], row["metric"])
-        interval = [row["ci95_lower"], row["ci95_upper"]]
-        found[outcome] = {
-            "effect": row["favorable_difference"],
-            "ci": interval,
-            "p": row["p_raw"],
-            "p_holm": row["p_holm"],
-        }
     return found
 
 
@@ -273,72 +213,6 @@ def qudar_weights() -> dict[str, Any]:
         weights += [row[name] for name in ("w_os", "w_od", "w_es", "w_ed")]
     found["Top-1000 scores"]["weights"] = [min(weights), max(weights)]
     return found
-
-
-def cutoffs() -> dict[str, Any]:
-    found = {}
-    for row in rows("fixed-top-l-conclusion-changes", method="proposed"):
-        (same,) = rows("fixed-top-l-query-diagnostics", method="proposed", top_l=row["top_l"])
-        found[str(row["top_l"])] = {
-            "same_top": 100 * same["complete_top20_exact"],
-            "ndcg_at_10_change": 100 * row["ndcg_conclusion_change"],
-            "ndcg_at_10_reversal": 100 * row["ndcg_direction_reversal"],
-            "recall_at_20_change": 100 * row["recall_conclusion_change"],
-            "recall_at_20_reversal": 100 * row["recall_direction_reversal"],
-        }
-    return found
-
-
-def mechanism() -> dict[str, Any]:
-    """Extremes are over query-draws, as the paper has them and our records; those of
-    mechanism-summary.csv are over query means.
-    """
-    draws = per_draw()
-    found = {}
-    for row in rows("mechanism-summary"):
-        dataset = "macro" if row["dataset"] == MACRO else row["dataset"]
-        own = draws if dataset == "macro" else draws.filter(dataset=dataset)
-        found[dataset] = {
-            "dense_angle_deg": row["dense_angle_mean"],
-            "turnover": 100 * row["sparse_top20_turnover_mean"],
-            "rr_change": row["sparse_relevant_rr_delta_mean"],
-            "support_retained": 100 * row["support_retention_mean"],
-            "max_angle": own["dense_angle_degrees"].max(),
-            "min_support": 100 * own["sparse_support_retention"].min(),
-            "pairs": own.height,
-            "no_relevant": own.filter(pl.col("sparse_ranked_relevant_documents") == 0).height,
-        }
-    return found
-
-
-def quartiles() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Macro and data set rows, by diagnostic, data set and quarter."""
-    titles = {"dense": ("dense_angle_deg", 1), "sparse": ("turnover", 100)}
-    macros: dict[str, Any] = {}
-    datasets: dict[str, Any] = {}
-    for row in rows("mechanism-binned-effects"):
-        diagnostic, scale = titles[row["mechanism"]]
-        values = {
-            "mean": scale * row["driver_mean"],
-            "ndcg_gain": row["delta_ndcg"],
-            f"{row['mechanism']}_reduction": row["depth_reduction_pct"],
-            "queries": row["queries"],
-        }
-        own = macros if row["dataset"] == MACRO else datasets.setdefault(row["dataset"], {})
-        own.setdefault(diagnostic, {})[str(row["bin"])] = values
-    return macros, datasets
-
-
-def correlations() -> tuple[dict[str, float], dict[str, Any]]:
-    macros: dict[str, float] = {}
-    datasets: dict[str, Any] = {}
-    for name, analysis in RELATIONS.items():
-        for row in rows("mechanism-correlations", analysis=analysis):
-            if row["dataset"] == MACRO:
-                macros[name] = row["spearman_rho"]
-            else:
-                datasets.setdefault(row["dataset"], {})[name] = row["spearman_rho"]
-    return macros, datasets
 
 
 def ablations() -> dict[str, Any]:

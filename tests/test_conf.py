@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 import desa_ray
 from desa_ray import notebook
-from desa_ray.config_check import parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import checked
 from desa_ray.errors import Problems
 from desa_ray.experiment.spec import RUN_KEYS
 from tests.api_page import PAGE, page
@@ -40,7 +41,7 @@ def _typed(*overrides: str):
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         config = compose("config", overrides=list(overrides))
     plain = OmegaConf.to_container(config, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 @pytest.mark.parametrize(

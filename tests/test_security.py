@@ -19,8 +19,8 @@ import pytest
 import yaml
 from hydra.core.global_hydra import GlobalHydra
 
-from desa_ray.config import DatasetConfig, EncoderConfig
-from desa_ray.config_check import parse
+from desa_ray.config import DatasetConfig, EncoderConfig, RunConfig
+from desa_ray.config_check import checked
 from desa_ray.data import load_collection
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.errors import CorruptArtifact, DesaError, Problems
@@ -117,7 +117,7 @@ def test_names_that_climb_folders_are_refused_wherever(name):
     plain["tracking"]["experiment"] = name
     plain["method"]["channels"][0]["name"] = name
     with pytest.raises(Problems) as caught:
-        parse(plain)
+        checked(RunConfig, plain)
     places = (
         "dataset.name",
         "encoder.name",

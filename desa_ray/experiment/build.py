@@ -3,56 +3,26 @@ has done that.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
-from desa_ray.config import DEFAULT_RULE, ChannelConfig, FusionConfig, MethodConfig, RunConfig
-from desa_ray.core.feedback import FEEDBACK
-from desa_ray.core.query_text import AS_DOCUMENT
+from desa_ray.config import DEFAULT_RULE, MethodConfig, RunConfig
 from desa_ray.engines.gpu_engines import CPU
-from desa_ray.experiment.checks import measures_of
+from desa_ray.experiment.channels import Channels
 from desa_ray.experiment.counted import counted
 from desa_ray.experiment.fused_by import fusion_params, fusion_work, wants_scores
 from desa_ray.experiment.fusing import with_rule
-from desa_ray.experiment.learned import (
-    analysis,
-    learned_postings,
-    scoring_params,
-    weigher_pool,
-)
 from desa_ray.experiment.methods import (
     BY_SCORES,
     ORIGINAL,
     expands,
-    operator,
-    options,
-    own_prompts,
-    prompt_of,
     prompts,
-    texts_used,
 )
-from desa_ray.experiment.pools import encoder_pool, lucene_pool, replay_pool, scorer_pool
+from desa_ray.experiment.pools import replay_pool, scorer_pool
 from desa_ray.experiment.prepare import Prepared
-from desa_ray.pipeline.stage import Pool, Stage
+from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.access_depths import access_depths_stage
-from desa_ray.stages.calibration import CalibrationWork, calibration_stage
 from desa_ray.stages.collection import CollectionStages
-from desa_ray.stages.counted_fusion import CountedPlan, counted_plan
-from desa_ray.stages.dense_ranking import DenseRankingWork
-from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
-from desa_ray.stages.feedback import FEEDBACK_INPUTS, FeedbackWork, feedback_stage
 from desa_ray.stages.fusion import fusion_stage
-from desa_ray.stages.plugged import operator_plugin
-from desa_ray.stages.postings import PostingsWork, postings_stage
-from desa_ray.stages.prefix import DensePrefixWork, SparsePrefixWork, prefix_stage
-from desa_ray.stages.query_weights import QueryWeightsWork, query_weights_stage
-from desa_ray.stages.ranking import ranking_stage
-from desa_ray.stages.snapshot_vectors import SnapshotVectorsWork, snapshot_vectors_stage
-from desa_ray.stages.sparse_ranking import SparseRankingWork
-from desa_ray.stages.terms import TermsWork, terms_stage
-from desa_ray.stages.text_vectors import TextVectorsWork, text_vectors_stage
-from desa_ray.stages.top_scores import TopScoresWork, top_scores_stage
 
 
 @dataclass(frozen=True)
@@ -91,268 +61,53 @@ class Builder:
     """
 
     def __init__(self, prepared: Prepared, rankings: dict[tuple[str, ...], Stage] | None = None):
-        self.rankings = {} if rankings is None else rankings
-        self.config, self.collection = prepared.config, prepared.collection
-        self.source, self.recording_counts = prepared.texts, prepared.recording_counts
-        self.identity, self.model_home = prepared.encoder, prepared.home / "models"
-        self.devices = prepared.devices
-        self.learned = prepared.sparse
+        self.prepared, self.rankings = prepared, rankings
 
     def cell(self) -> Cell:
         """The cell: its stages with their keys; what is stored of them is not looked at."""
-        config = self.config
+        prepared, config = self.prepared, self.prepared.config
+        channels = Channels(prepared, self.rankings)
         kinds = {channel.kind for channel in config.method.channels}
         draws = range(config.draws if prompts(config.method) else 1)
-        fused = tuple(self._fused(config.method, draw) for draw in draws)
+        fused = tuple(self._fused(channels, config.method, draw) for draw in draws)
         compared = kinds == {"dense", "sparse"} and config.method.channels != ORIGINAL.channels
-        reference = self._fused(ORIGINAL, 0) if compared else None
+        reference = self._fused(channels, ORIGINAL, 0) if compared else None
         access: tuple[Stage, ...] = ()
         if config.evaluation.access_depths:
             pool, size = replay_pool(config), config.cluster.shard_queries
             access = tuple(access_depths_stage(stage, pool, size) for stage in fused)
-        engine = self.identity.get("engine", CPU)
-        counts = self.recording_counts
-        return Cell(config, self.collection, fused, reference, counts, access, engine, self.devices)
+        engine, counts = prepared.encoder.get("engine", CPU), prepared.recording_counts
+        parts = prepared.collection, fused, reference, counts, access, engine
+        return Cell(config, *parts, prepared.devices)
 
-    @cached_property
-    def measures(self) -> list[str]:
-        return measures_of(self.config)
-
-    @property
-    def encoded(self) -> Stage:
-        """The vectors of all documents; a snapshot of the collection takes some of them."""
-        whole = self.collection.whole or self.collection.documents
-        work = DocumentVectorsWork(self._encoders, self._encoder_shard)
-        prefix = self.config.encoder.document_prefix
-        return document_vectors_stage(whole, self.identity, prefix, work, self._label)
-
-    def _vectors(self) -> Stage:
-        documents, vectors = self.collection.documents, self.encoded
-        whole = vectors.inputs["corpus"]
-        if whole.key == documents.key:
-            return vectors
-        part = SnapshotVectorsWork(self.config.cluster.shard_documents)
-        label = f"{documents.label} {self.config.encoder.name}"
-        return snapshot_vectors_stage(documents, whole, vectors, part, label)
-
-    @property
-    def _label(self) -> str:
-        return f"{self.config.dataset.name} {self.config.encoder.name}"
-
-    @property
-    def _encoder_shard(self) -> int:
-        """Texts per shard: whole blocks where the engine's vectors depend on a text's neighbours
-        (torch).
-        """
-        block = int(self.identity.get("block_size", 1))
-        return -(-self.config.cluster.shard_documents // block) * block
-
-    @cached_property
-    def _encoders(self) -> Pool:
-        return encoder_pool(self.config, self.identity, self.model_home)
-
-    @cached_property
-    def _indexers(self) -> Pool:
-        return lucene_pool(self.config, self.collection.counts["documents"])
-
-    def _text_vectors(self, source: str, generation: Stage | None) -> Stage:
-        encoder = self.config.encoder
-        prefix = encoder.document_prefix if source in AS_DOCUMENT else encoder.query_prefix
-        work = TextVectorsWork(self._encoders, self._encoder_shard)
-        queries = self.collection.queries
-        return text_vectors_stage(queries, generation, self.identity, source, prefix, work)
-
-    def _terms(
-        self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]
-    ) -> Stage:
-        size, queries = self.config.cluster.shard_queries * 4, self.collection.queries
-        if self.learned:
-            weigh = QueryWeightsWork(weigher_pool(self.config, self._indexers, self.learned), size)
-            own = self.learned["queries"]
-            return query_weights_stage(queries, generation, source, used, numbers, own, weigh)
-        work = TermsWork(self._indexers, size)
-        return terms_stage(queries, generation, source, used, numbers, self._analysis, work)
-
-    def _postings(self) -> Stage:
-        if self.learned:
-            return learned_postings(self.config, self.collection, self.learned)
-        work = PostingsWork(self._indexers, self.config.cluster.range_documents)
-        return postings_stage(self.collection.documents, self._analysis, work)
-
-    def _feedback(
-        self,
-        model: str,
-        numbers: Mapping[str, str],
-        scored: Mapping[str, Any],
-        inputs: Mapping[str, Stage],
-    ) -> Stage:
-        work = FeedbackWork(
-            scorer_pool(self.config, dense=False), self.config.cluster.shard_queries
-        )
-        ranked = {name: scored[name] for name in ("k1", "b", "exclude_self")}
-        read = {name: inputs[name] for name in FEEDBACK_INPUTS if name in inputs}
-        return feedback_stage(model, numbers, ranked, read, work)
-
-    @property
-    def _analysis(self) -> dict[str, str]:
-        return analysis(self.config.sparse)
-
-    def _scored(
-        self, method: MethodConfig, channel: ChannelConfig, draw: int
-    ) -> tuple[dict[str, Any], dict[str, Stage], str]:
-        """What decides the scores of a channel, parameters and inputs; and its label."""
-        prompt = prompt_of(method, channel)
-        generation = self.source.stage(prompt, draw) if prompt else None
-        params = self._channel_params(method, channel)
-        inputs: dict[str, Stage] = {"queries": self.collection.queries}
-        if generation is not None:
-            inputs["generation"] = generation
-        if self.config.evaluation.exclude_self:
-            inputs["corpus"] = self.collection.documents
-        label = f"{channel.kind} {channel.operator}"
-        if generation is not None:
-            label += f" {generation.label}"
-        if channel.kind == "sparse":
-            self._add_sparse(channel, generation, params, inputs)
-        else:
-            self._add_dense(channel, generation, params, inputs)
-        return params, inputs, label
-
-    def _channel_params(self, method: MethodConfig, channel: ChannelConfig) -> dict[str, Any]:
-        """What dense and sparse channels have in common."""
-        config, prompt = self.config, prompt_of(method, channel)
-        own = own_prompts(method, config.prompt)
-        used = texts_used(prompt, config.generator, config.n_refs, own) if prompt else 0
-        params: dict[str, Any] = {
-            "kind": channel.kind,
-            "operator": channel.operator,
-            "texts": used,
-            "exclude_self": config.evaluation.exclude_self,
-        }
-        numbers = _numbers(channel)
-        if numbers:
-            params["options"] = numbers
-        if plugged := operator_plugin(channel.kind, channel.operator):
-            params["plugin"] = plugged
-        return params
-
-    def _add_sparse(
-        self,
-        channel: ChannelConfig,
-        generation: Stage | None,
-        params: dict[str, Any],
-        inputs: dict[str, Stage],
-    ) -> None:
-        """Add postings, and the terms of each text that the operator reads, to a channel."""
-        numbers = _numbers(channel)
-        inputs["postings"] = self._postings()
-        params |= scoring_params(self.config.sparse)
-        for source in _texts_read(channel):
-            text = generation if source != "query" else None
-            if source in FEEDBACK:
-                inputs[source] = self._feedback(source, numbers, params, inputs)
-            else:
-                used = params["texts"] if text else 0
-                inputs[source] = self._terms(source, text, used, numbers)
-
-    def _add_dense(
-        self,
-        channel: ChannelConfig,
-        generation: Stage | None,
-        params: dict[str, Any],
-        inputs: dict[str, Stage],
-    ) -> None:
-        """Add the vectors of documents and of each text that the operator reads to a channel."""
-        for source in _texts_read(channel):
-            inputs[source] = self._text_vectors(source, generation if source != "query" else None)
-        inputs["vectors"] = self._vectors()
-        params["scoring"] = self.config.encoder.scoring
-        if getattr(operator(channel), "calibrated", False):
-            work = CalibrationWork(scorer_pool(self.config), self.config.cluster.memory_gb)
-            assert generation is not None
-            given = dict(inputs)
-            inputs["calibration"] = calibration_stage(params, given, work, generation.label)
-
-    @cached_property
-    def _unfused(self) -> str:
-        """All settings but those of methods and fusion, on which rankings do not depend unless they
-        are counted.
-        """
-        return repr(replace(self.config, method=ORIGINAL, fusion=FusionConfig()))
-
-    def _ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
-        if self.config.ranking == "counted":
-            return self._new_ranking(method, channel, draw)
-        about = self._unfused, repr(method), channel.name, str(draw)
-        if about not in self.rankings:
-            self.rankings[about] = self._new_ranking(method, channel, draw)
-        return self.rankings[about]
-
-    def _new_ranking(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
-        """The channel's complete ranking, or the head of it that a lazy or counted run holds."""
-        cluster = self.config.cluster
-        scorers = scorer_pool(self.config, dense=channel.kind == "dense")
-        params, inputs, label = self._scored(method, channel, draw)
-        if channel.kind == "dense":
-            complete = DenseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
-            prefix = DensePrefixWork(scorers, cluster.memory_gb)
-        else:
-            complete = SparseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
-            prefix = SparsePrefixWork(scorers, cluster.shard_queries)
-        if self.config.ranking == "complete":
-            return ranking_stage(params, inputs, complete, label)
-        depth = self._counted(method).depth if self.config.ranking == "counted" else None
-        return prefix_stage(params, inputs, prefix, label, depth)
-
-    def _counted(self, method: MethodConfig) -> CountedPlan:
-        """What a counted run of a method holds and counts."""
-        return counted_plan(method, self.config.fusion.kappa, self.config.fusion.k, self.measures)
-
-    def _top_scores(self, method: MethodConfig, channel: ChannelConfig, draw: int) -> Stage:
-        cluster = self.config.cluster
-        pool = scorer_pool(self.config, dense=channel.kind == "dense")
-        work = TopScoresWork(pool, cluster.shard_queries, cluster.memory_gb)
-        params, inputs, label = self._scored(method, channel, draw)
-        return top_scores_stage(params, inputs, work, label)
-
-    def _fused(self, named: MethodConfig, draw: int) -> Stage:
-        config = self.config
+    def _fused(self, made: Channels, named: MethodConfig, draw: int) -> Stage:
+        config = self.prepared.config
         method = with_rule(named, config.fusion)
-        texts = {prompt: self.source.stage(prompt, draw) for prompt in prompts(method)}
-        channels = {c.name: self._ranking(method, c, draw) for c in method.channels}
-        original = self._original_sparse(method)
+        texts = {prompt: made.source.stage(prompt, draw) for prompt in prompts(method)}
+        channels = {c.name: made.ranking(method, c, draw) for c in method.channels}
+        original = self._original_sparse(made, method)
         scores: dict[str, Stage] = {}
         if wants_scores(method):
-            scores = {c.name: self._top_scores(method, c, draw) for c in method.channels}
+            scores = {c.name: made.top_scores(method, c, draw) for c in method.channels}
         label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
         if config.fusion.rule != DEFAULT_RULE:
             label += f" {config.fusion.rule}"
-        params, work = fusion_params(config, method, self.measures), fusion_work(config, method)
-        stages = self.collection, channels, texts, original
+        params, work = fusion_params(config, method, made.measures), fusion_work(config, method)
+        stages = self.prepared.collection, channels, texts, original
         fused = fusion_stage(*stages, params, work, label, scores)
         if config.ranking != "counted" or method.fusion in BY_SCORES:
             return fused
-        scored = {c.name: self._scored(method, c, draw) for c in method.channels}
-        compared = self._scored(ORIGINAL, ORIGINAL.channels[1], 0) if original else None
+        scored = {c.name: made.scored(method, c, draw) for c in method.channels}
+        compared = made.scored(ORIGINAL, ORIGINAL.channels[1], 0) if original else None
         pool = scorer_pool(config)
-        return counted(fused, self._counted(method), scored, compared, pool, config.cluster)
+        return counted(fused, made.counted_for(method), scored, compared, pool, config.cluster)
 
-    def _original_sparse(self, method: MethodConfig) -> Stage | None:
+    def _original_sparse(self, made: Channels, method: MethodConfig) -> Stage | None:
         """Original's sparse ranking, which that of an expanded method is compared with; None where
         it has not one sparse channel, or rankings are held in part.
         """
         sparse = [channel for channel in method.channels if channel.kind == "sparse"]
         diagnosed = len(sparse) == 1 and any(map(expands, method.channels))
-        if not diagnosed or self.config.ranking == "lazy":
+        if not diagnosed or self.prepared.config.ranking == "lazy":
             return None
-        return self._ranking(ORIGINAL, ORIGINAL.channels[1], 0)
-
-
-def _numbers(channel: ChannelConfig) -> dict[str, str]:
-    """A channel's operator options, as they are written in keys."""
-    return {name: str(value) for name, value in options(channel).items()}
-
-
-def _texts_read(channel: ChannelConfig) -> list[str]:
-    """The query, and what else the operator reads, each once."""
-    return list(dict.fromkeys(("query", *operator(channel).texts)))
+        return made.ranking(ORIGINAL, ORIGINAL.channels[1], 0)

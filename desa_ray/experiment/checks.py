@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import parse_measures
 from desa_ray.core.fusion_constants import checked_kappa
+from desa_ray.core.rules.kinds import KINDS
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.experiment.fusing import fused_config, rule_problems
 from desa_ray.experiment.learned import learned_problems
@@ -32,6 +33,10 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     """Everything wrong with the settings as such: what can be known without any file."""
     fused = fused_config(config)
     of_rule = [*rule_problems(config)]
+    kind, kappa = KINDS.get(fused.method.fusion), config.fusion.kappa
+    if kind is not None and kind.small_kappa(kappa):
+        what, hint = f"{kind.kappa_name} is {kappa}", "use 1 or more: 61 is kappa 60"
+        of_rule.append(DesaError(what, where="fusion.kappa", hint=hint))
     # What is wrong with a rule would be told again of the method that it fuses.
     method = config.method if of_rule else fused.method
     problems = [
@@ -46,7 +51,7 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
     if texts_needed(config.method):
         problems += decoding_problems(config)
     try:
-        checked_kappa(config.fusion.kappa, "fusion.kappa")
+        checked_kappa(kappa, "fusion.kappa")
     except DesaError as found:
         problems.append(found)
     try:

@@ -17,6 +17,7 @@ from desa_ray.engines.encoder import encoder_identity
 from desa_ray.engines.gpu_engines import CPU, LIBRARIES, ONNX, OWN, SCORERS, TORCH, gpu_engines
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Builder, Cell
+from desa_ray.experiment.channels import Channels
 from desa_ray.experiment.pools import GB, encoder_bytes
 from desa_ray.experiment.prepare import Prepared
 from desa_ray.pipeline.devices import (
@@ -150,12 +151,12 @@ def _stored(group: Sequence[Prepared], identity: Mapping[str, Any]) -> list[str]
     found: dict[str, str] = {}
     seen: set[str] = set()
     for own in group:
-        builder = Builder(replace(own, encoder=dict(identity)))
-        vectors = builder.encoded
+        known = replace(own, encoder=dict(identity))
+        vectors = Channels(known).encoded
         if vectors.key.digest in seen:
             continue
         seen.add(vectors.key.digest)
-        if present(vectors) or not missing(builder.cell().targets):
+        if present(vectors) or not missing(Builder(known).cell().targets):
             found[vectors.key.digest] = own.config.dataset.name
     return [*found.values()]
 

@@ -4,7 +4,6 @@ Files come first, so that nothing is lost while the tracking server is down.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from desa_ray.errors import DesaError
@@ -61,7 +60,22 @@ def finish_cell(
     write_json(spec.folder / "summary.json", {"cells": [entry]})
     if log is not None:
         draws = per_draw(records, measures)
-        entry["mlflow_run_id"] = _log(log, cell, name, entry, draws, files, started_ms)
+        numbers = {**_numbers(entry), "kappa": float(cell.config.fusion.kappa)}
+        run = CellRun(
+            cell=cell_digest(cell),
+            name=name,
+            # MLflow's compare view begins with the first params by name: the labels come before all
+            # other settings.
+            params={own: entry[own] for own in LABELS} | flat(result_config(cell), "settings."),
+            metrics={**entry["metrics"], **numbers},
+            per_draw=[_headline(own) for own in draws] if len(draws) > 1 else [],
+            tags=_tags(cell, entry),
+            artifacts=files,
+            started_ms=started_ms,
+            ended_ms=now_ms(),
+            inputs=[_data_set(cell)],
+        )
+        entry["mlflow_run_id"] = log.cell(run)
         write_json(spec.folder / "summary.json", {"cells": [entry]})
     return entry
 
@@ -106,37 +120,12 @@ def _makers(cell: Cell) -> list[dict[str, Any]]:
     return distinct(maker for meta in found for maker in meta.get("makers", ()))
 
 
-def _log(
-    log: "SweepLog",
-    cell: Cell,
-    name: str,
-    entry: dict[str, Any],
-    draws: list,
-    files: list[Path],
-    started_ms: int,
-) -> str | None:
-    run = CellRun(
-        cell=cell_digest(cell),
-        name=name,
-        # MLflow's compare view begins with the first params by name: the labels come before all
-        # other settings.
-        params={own: entry[own] for own in LABELS} | flat(result_config(cell), "settings."),
-        metrics={**entry["metrics"], **_numbers(cell, entry)},
-        per_draw=[_headline(own) for own in draws] if len(draws) > 1 else [],
-        tags=_tags(cell, entry),
-        artifacts=files,
-        started_ms=started_ms,
-        ended_ms=now_ms(),
-        inputs=[_data_set(cell)],
-    )
-    return log.cell(run)
-
-
-def _numbers(cell: Cell, entry: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
     """What is logged as a metric beside the measures, so that the UI can sort and plot by it."""
     numbers = {own: entry[own] for own in NUMERIC}
-    numbers |= {name: value for name, value in entry.items() if name.startswith("fallback_pct_of")}
-    return {**numbers, "kappa": float(cell.config.fusion.kappa)}
+    return numbers | {
+        name: value for name, value in entry.items() if name.startswith("fallback_pct_of")
+    }
 
 
 def _tags(cell: Cell, entry: Mapping[str, Any]) -> dict[str, str]:

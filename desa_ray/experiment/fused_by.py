@@ -2,13 +2,15 @@
 it.
 """
 
+from fractions import Fraction
 from typing import Any
 
 from desa_ray.config import MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.experiment.fusing import rule_params, used_kappa
+from desa_ray.core.rules.kinds import KINDS
+from desa_ray.experiment.fusing import rule_params
 from desa_ray.experiment.methods import BY_SCORES, SCORE
 from desa_ray.experiment.pools import replay_pool
 from desa_ray.stages.fusion import FusionWork
@@ -30,7 +32,9 @@ def fusion_params(config: RunConfig, method: MethodConfig, measures: list[str]) 
     Args:
         method: as it is fused (`fusing.with_rule`).
     """
-    fusion = config.fusion
+    fusion, kind = config.fusion, KINDS.get(method.fusion)
+    # 0 for rules that have none
+    kappa = Fraction(0) if kind is not None and not kind.wants_kappa else fusion.kappa
     params: dict[str, Any] = {
         "channels": [
             {"name": own.name, "kind": own.kind, "weight": str(own.weight)}
@@ -39,7 +43,7 @@ def fusion_params(config: RunConfig, method: MethodConfig, measures: list[str]) 
         "fusion": method.fusion,
         "weighting": method.weighting,
         "prefix": method.prefix,
-        "kappa": str(used_kappa(method, fusion)),
+        "kappa": str(kappa),
         "k": fusion.k,
         "measures": measures,
         "cutoffs": list(CUTOFFS),

@@ -63,12 +63,6 @@ def rule_params(method: MethodConfig, fusion: FusionConfig) -> dict[str, Any]:
     return {"rule": rule}
 
 
-def used_kappa(method: MethodConfig, fusion: FusionConfig) -> Fraction:
-    """What keys hold as kappa: 0 for rules that have none."""
-    kind = KINDS.get(method.fusion)
-    return Fraction(0) if kind is not None and not kind.wants_kappa else fusion.kappa
-
-
 def _normaliser(name: str, fusion: FusionConfig) -> str | None:
     return fusion.normaliser or KINDS[name].sweep_normaliser
 
@@ -105,10 +99,6 @@ def rule_problems(config: RunConfig) -> Iterator[DesaError]:
     if fusion.replay == "release" and own.fusion not in (SCORE, *FUSIONS):
         what = f"replay 'release' supports rrf and score, not {own.fusion!r}"
         yield DesaError(what, where="fusion.replay", hint="use replay=exact")
-    kind = KINDS.get(own.fusion)
-    if kind is not None and kind.small_kappa(fusion.kappa):
-        what = f"{kind.kappa_name} is {fusion.kappa}"
-        yield DesaError(what, where="fusion.kappa", hint="use 1 or more: 61 is kappa 60")
 
 
 def _setting_problems(own: MethodConfig, fusion: FusionConfig) -> Iterator[DesaError]:

@@ -70,10 +70,12 @@ def plan(prepared: Sequence[Prepared], earlier: Sequence[Mapping[str, Any]] = ()
     with prepared[0].collection.documents.store.snapshot():
         resolved = with_engines(prepared, place, _engines(earlier))
         if not place.known:  # everything may be stored: the cluster is not used then
-            cells = _cells(resolved)
+            rankings: dict[tuple[str, ...], Stage] = {}
+            cells = [Builder(own, rankings).cell() for own in counting(resolved, "planning cells")]
             if not missing([target for cell in cells for target in cell.targets]):
                 return cells
-        cells = _cells([with_shares(own, place.devices) for own in resolved])
+        shared, rankings = [with_shares(own, place.devices) for own in resolved], {}
+        cells = [Builder(own, rankings).cell() for own in counting(shared, "planning cells")]
         check_scorers(cells, place)
         return cells
 
@@ -82,11 +84,6 @@ def _engines(summaries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """What encoded the cells of these summaries, by the encoder's name."""
     known = [own for own in summaries if own.get("encoder")]
     return {own["encoder"].partition("+local-")[0]: own.get("engine", CPU) for own in known}
-
-
-def _cells(prepared: Sequence[Prepared]) -> list[Cell]:
-    rankings: dict[tuple[str, ...], Stage] = {}
-    return [Builder(own, rankings).cell() for own in counting(prepared, "planning cells")]
 
 
 def run_cells(

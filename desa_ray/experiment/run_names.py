@@ -25,7 +25,13 @@ def run_names(cells: Sequence[Cell]) -> list[str]:
         values = {own[name] for own in named} - {None}
         if name not in (*ALWAYS, "draws") and len(values) > 1:
             varying.append(name)
-    names = [_name(own, varying) for own in named]
+    names: list[str] = []
+    for own in named:
+        parts = [own["dataset"], own["method"], f"k{own['kappa']}"]
+        for name in varying:
+            if own[name] is not None:
+                parts.append(str(own[name]) if name in PLAIN else f"{name} {own[name]}")
+        names.append("/".join(parts))
     alike: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         alike.setdefault(name, []).append(number)
@@ -69,11 +75,3 @@ def apart(settings: Sequence[Mapping[str, Any]], digests: Sequence[str]) -> list
     return [
         f"{own}/{digest}" if own else digest for own, digest in zip(found, digests, strict=True)
     ]
-
-
-def _name(own: Mapping[str, Any], varying: Sequence[str]) -> str:
-    parts = [own["dataset"], own["method"], f"k{own['kappa']}"]
-    for name in varying:
-        if own[name] is not None:
-            parts.append(str(own[name]) if name in PLAIN else f"{name} {own[name]}")
-    return "/".join(parts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems, choices
 
@@ -75,7 +75,7 @@ def cell_spec(settings: Mapping[str, Any], folder: Path, further: Sequence[str] 
         if (value := _text(plain, group, name)) and "://" not in value and "\0" not in value:
             plain[group] = {**plain[group], name: str(Path(value).expanduser().absolute())}
     try:
-        parsed = parse(plain)
+        parsed = checked(RunConfig, plain)
     except Problems as found:
         raise Problems([*problems, *found.problems]) from None
     if problems:

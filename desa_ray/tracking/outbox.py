@@ -104,23 +104,18 @@ class Outbox:
                     "the log of this sweep has already ended", where=str(self.folder), hint="rerun"
                 )
             number, self.number = self.number, self.number + 1
-            self._put(number, document, artifacts, linked=linked)
+            place = self.folder / f"{number:05d}"
+            try:
+                with kept_on_disk(self.folder):
+                    if artifacts:
+                        place.mkdir()
+                        for path in artifacts:
+                            _take(path, place / path.name, linked=linked)
+                    _write(self.folder / ENTRY.format(number), document)
+            except DesaError:
+                shutil.rmtree(place, ignore_errors=True)
+                raise
         return number
-
-    def _put(
-        self, number: int, document: Mapping[str, Any], artifacts: Sequence[Path], *, linked: bool
-    ) -> None:
-        place = self.folder / f"{number:05d}"
-        try:
-            with kept_on_disk(self.folder):
-                if artifacts:
-                    place.mkdir()
-                    for path in artifacts:
-                        _take(path, place / path.name, linked=linked)
-                _write(self.folder / ENTRY.format(number), document)
-        except DesaError:
-            shutil.rmtree(place, ignore_errors=True)
-            raise
 
     def keep(self, number: int) -> None:
         """Make copies of what a document that was not sent has links to: who edits the files must
@@ -155,45 +150,43 @@ class Outbox:
         `.refused`, and `refusals` says why; the rest is sent. Of several threads one sends, and the
         others wait for it; `sent` has what all of them sent.
         """
-        with inside(SENDING, self._sending):
-            return self._send(connect, now=now)
-
-    def _send(self, connect: Callable[[], Tracker], *, now: bool) -> dict[int, str]:
         sent: dict[int, str] = {}
-        if not now and time.monotonic() < self.quiet_until:
-            return sent
-        for number in self.waiting():
-            try:
-                document = read_json(self.folder / ENTRY.format(number), ENTRY_SHAPE)
-                check_artifacts(document, self.folder / f"{number:05d}")
-            except (OSError, ValueError) as error:
-                self.refusals[number] = f"log entry {number} is damaged: {error}"
-                self._set_aside(number, self.refusals[number])
-                continue
-            try:
-                with tracker_lock(self.target.uri, Path(self.target.artifacts)):
-                    if self.delivery is None:
-                        target = self.target
-                        names = target.experiment, target.sweep, target.attempt
-                        self.delivery = Delivery(connect(), *names, repeats=self.repeats)
-                    sent[number] = self.delivery.send(document, self.folder / f"{number:05d}")
-            except Exception as error:
-                # Whatever it is, the document is safe on disk; only a refusal of its content is
-                # final.
-                self.delivery, self.repeats = None, True
-                if _refused(error):
-                    self.refusals[number] = (
-                        f"log of {document.get('name', document['kind'])}: {told(error)}"
-                    )
-                    self._set_aside(number, self.refusals[number])
-                    continue
-                self.trouble = told(error)
-                self.quiet_until = time.monotonic() + RETRY_S
+        with inside(SENDING, self._sending):
+            if not now and time.monotonic() < self.quiet_until:
                 return sent
-            self.trouble = None
-            self.sent[number] = sent[number]
-            self._remove(number)
+            for number in self.waiting():
+                folder = self.folder / f"{number:05d}"
+                try:
+                    document = read_json(self.folder / ENTRY.format(number), ENTRY_SHAPE)
+                    check_artifacts(document, folder)
+                except (OSError, ValueError) as error:
+                    self._refuse(number, f"log entry {number} is damaged: {error}")
+                    continue
+                try:
+                    with tracker_lock(self.target.uri, Path(self.target.artifacts)):
+                        sent[number] = self._delivery(connect).send(document, folder)
+                except Exception as error:
+                    # Whatever it is, the document is safe on disk; only a refusal of its content is
+                    # final.
+                    self.delivery, self.repeats = None, True
+                    if _refused(error):
+                        name = document.get("name", document["kind"])
+                        self._refuse(number, f"log of {name}: {told(error)}")
+                        continue
+                    self.trouble = told(error)
+                    self.quiet_until = time.monotonic() + RETRY_S
+                    return sent
+                self.trouble = None
+                self.sent[number] = sent[number]
+                self._remove(number)
         return sent
+
+    def _delivery(self, connect: Callable[[], Tracker]) -> Delivery:
+        if self.delivery is None:
+            target = self.target
+            names = target.experiment, target.sweep, target.attempt
+            self.delivery = Delivery(connect(), *names, repeats=self.repeats)
+        return self.delivery
 
     def refused(self) -> list[Path]:
         """Documents that MLflow refused; each has the reason next to it, in a `.why` file."""
@@ -218,7 +211,9 @@ class Outbox:
         finally:
             self.lock.release()
 
-    def _set_aside(self, number: int, why: str) -> None:
+    def _refuse(self, number: int, why: str) -> None:
+        """Set a document aside, with the reason."""
+        self.refusals[number] = why
         entry = self.folder / ENTRY.format(number)
         with suppress(OSError):  # a full disk: what counts is that the document stays
             entry.with_suffix(".why").write_text(why, encoding="utf-8")

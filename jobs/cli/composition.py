@@ -51,12 +51,24 @@ class Composer:
         self._numbered = below["subdir"] == NUMBERED
 
     def cell(self, overrides: Sequence[str]) -> Plain:
-        """The settings of a cell, without those of Hydra, every reference resolved.
+        """The settings of a cell, without those of Hydra, every reference resolved: those of its
+        base, with its plain values on top; everything is of the base where the order of both could
+        matter.
 
         Cells share the values that they have in common: they are for reading.
         """
-        base, values = self._split(overrides)
-        settings = self._base(base)
+        base, others, values = [], [], []
+        for text in overrides:
+            parsed = self._parse(text)
+            if parsed.plain:
+                values.append(parsed.override)
+                continue
+            base.append(text)
+            if not parsed.is_group:
+                others.append(parsed.override.key_or_group)
+        if _touch(others, values):
+            base, values = overrides, []
+        settings = self._base(tuple(base))
         for override in values:
             if settings is not None:
                 settings = _set(settings, override.key_or_group.split("."), override.value())
@@ -75,23 +87,6 @@ class Composer:
         if overrides not in self._composed:
             self._composed[overrides] = self._load(self._master, list(overrides))
         return self._composed[overrides]
-
-    def _split(self, overrides: Sequence[str]) -> tuple[tuple[str, ...], list[Override]]:
-        """The overrides of the base and the plain values, each in their order; everything is of
-        the base where the order of both could matter.
-        """
-        base, others, values = [], [], []
-        for text in overrides:
-            parsed = self._parse(text)
-            if parsed.plain:
-                values.append(parsed.override)
-                continue
-            base.append(text)
-            if not parsed.is_group:
-                others.append(parsed.override.key_or_group)
-        if _touch(others, values):
-            return tuple(overrides), []
-        return tuple(base), values
 
     def _parse(self, text: str) -> _Parsed:
         if text not in self._parsed:

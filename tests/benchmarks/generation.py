@@ -28,7 +28,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import ClusterConfig, GeneratorConfig, RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.engines.generator_files import find_generator
 from desa_ray.engines.live_generator import requests_of
 from desa_ray.engines.vllm_generator import VllmGenerator, VllmSteps
@@ -143,7 +143,7 @@ def configured(generator: str, collection: Path, max_tokens: int, shard: int) ->
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
     assert isinstance(plain, dict)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def through_the_pool(engine: VllmGenerator, stage: Stage) -> tuple[int, float]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.engines.dense_index import write_shard
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import prepare_cell
@@ -139,7 +139,7 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
     ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain: Any = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def _stages(config: RunConfig, store: Store, home: Path) -> list[Stage]:

@@ -21,7 +21,7 @@ from desa_ray import unpacking
 from desa_ray.data.trec import read_qrels, read_run
 from desa_ray.errors import DesaError
 from desa_ray.unpacking import file_blocks
-from tests.data.test_collections_sources import FILES, hashes, load, make_folder, make_zip, refusal
+from tests.data.source_files import FILES, hashes, load, make_folder, make_zip, refusal
 from tests.fuzz.changes import bytes_changed
 
 RUN = b"q Q0 a 1 2 t\nq Q0 b 2 1 t\n"

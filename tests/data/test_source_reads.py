@@ -9,7 +9,7 @@ import pytest
 from desa_ray.config import DatasetConfig
 from desa_ray.data import fingerprint
 from desa_ray.data.source import SourceFile
-from tests.data.test_collections_sources import FILES
+from tests.data.source_files import FILES
 
 
 @pytest.fixture

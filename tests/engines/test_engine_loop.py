@@ -12,7 +12,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config_check import parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import checked
 from desa_ray.engines.chat import Output, Request, SamplingSettings, StreamingEngine
 from desa_ray.engines.engine_loop import EngineLoop
 from desa_ray.errors import DesaError, EngineFailed, PoisonShard
@@ -157,7 +158,7 @@ def stage(small_slice, tmp_path) -> Stage:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
     assert isinstance(plain, dict)
-    config = parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    config = checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
     Engine.loaded = []
     made = prepare_texts(config, ["query2doc"], Store(tmp_path / "store"), tmp_path)
     return made.stage("query2doc", 0)

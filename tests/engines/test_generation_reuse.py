@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.experiment.prepare import prepare_texts
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.pipeline.execute import Quiet, run_stage
@@ -49,7 +49,7 @@ def config(small_slice, server) -> RunConfig:
     ]
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def sampled(config: RunConfig, count: int) -> RunConfig:

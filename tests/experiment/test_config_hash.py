@@ -18,7 +18,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import ChannelConfig, MethodConfig, RunConfig
-from desa_ray.config_check import class_of, parse
+from desa_ray.config_check import checked, class_of
 from desa_ray.engines.encoder import encoder_identity
 from desa_ray.engines.learned_sparse import sparse_identity
 from desa_ray.experiment.build import Builder, Cell
@@ -257,7 +257,7 @@ def made(collection: Path, tmp_path: Path, monkeypatch):
         for key, value in pairs:
             if not (CONF / key).is_dir():
                 changed(plain, key, yaml.safe_load(value))
-        own = parse(plain)
+        own = checked(RunConfig, plain)
         tables = store_collection(own.dataset, store, home / "data")
         encoder = own.encoder
         identity = answers.of(

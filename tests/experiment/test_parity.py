@@ -6,7 +6,8 @@ import pytest
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
-from desa_ray.config_check import parse
+from desa_ray.config import RunConfig
+from desa_ray.config_check import checked
 from desa_ray.experiment.spec import RUN_KEYS
 
 
@@ -18,7 +19,7 @@ def plain(name: str, *overrides: str) -> dict[str, Any]:
 
 def test_a_run_with_it_sets_what_decides_results():
     values = plain("config", "parity=release", "method=hyde")
-    config = parse({key: values[key] for key in RUN_KEYS if key in values})
+    config = checked(RunConfig, {key: values[key] for key in RUN_KEYS if key in values})
     assert (config.fusion.replay, config.sparse.scores) == ("release", "adjusted")
     assert config.evaluation.exponential_cutoffs
     shorts = {name: f"{name}_short" for name in ("hyde", "mugi", "query2doc")}

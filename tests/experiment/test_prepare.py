@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.data.load import fingerprint
 from desa_ray.errors import Problems
 from desa_ray.experiment.prepare import prepare
@@ -30,7 +30,7 @@ def config(folder: Path, *overrides: str) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         composed = compose("config", [*dataset(folder), "cluster=serial", *overrides])
     plain = OmegaConf.to_container(composed, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:

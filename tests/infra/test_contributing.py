@@ -11,8 +11,8 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from desa_ray.config import DatasetConfig
-from desa_ray.config_check import parse
+from desa_ray.config import DatasetConfig, RunConfig
+from desa_ray.config_check import checked
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.validate import validated
 from desa_ray.experiment.build import Builder
@@ -75,7 +75,7 @@ def _config(folder: Path, *overrides: str):
         plain: Any = OmegaConf.to_container(
             compose("config", overrides=[path, *overrides]), resolve=True
         )
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def _folder(tmp_path: Path, group: str, text: str) -> Path:

@@ -13,7 +13,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import prepare_cell
 from desa_ray.experiment.run import plan as plan_cells
@@ -75,7 +75,7 @@ def sweep(name: str, *given: str) -> list[list[str]]:
 
 def typed(overrides: list[str]) -> RunConfig:
     plain = OmegaConf.to_container(compose("config", overrides), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def choices(name: str) -> dict[str, set[str]]:

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.data import load_collection
 from desa_ray.engines.model_files import find_model
 from desa_ray.errors import DesaError
@@ -33,7 +33,7 @@ def config(demo_slice) -> RunConfig:
             "config", ["dataset=beir_folder", f"dataset.path={demo_slice}", "dataset.name=slice"]
         )
     plain = OmegaConf.to_container(composed, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 @pytest.fixture(scope="module")

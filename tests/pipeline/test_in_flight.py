@@ -17,7 +17,8 @@ from desa_ray.pipeline.stage import Pool, Stage, Task, bounds
 from desa_ray.pipeline.transport import Answer, Loaded
 from desa_ray.store.artifacts import Store
 from tests.pipeline import simulated_cluster
-from tests.pipeline.simulated_cluster import Outcome, Timed, simulate
+from tests.pipeline.simulated_cluster import Outcome, simulate
+from tests.pipeline.simulated_nodes import Timed
 
 SLOTS = 4
 LENGTHS_S = (1.0, 1.0, 1.0, 10.0)  # of the requests of each shard

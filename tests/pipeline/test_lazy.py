@@ -17,7 +17,7 @@ import desa_ray.experiment.fused_by as fused_by_module
 import desa_ray.stages.prefix as prefixes_module
 import desa_ray.stages.score_layout as layout_module
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.prepare import prepare_cell
@@ -55,7 +55,7 @@ METHODS = (
 def typed(*overrides: str) -> RunConfig:
     with initialize_config_module("desa_ray.conf", version_base="1.3"):
         plain = OmegaConf.to_container(compose("config", list(overrides)), resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def computed(config: RunConfig, home: Path) -> tuple[Cell, pl.DataFrame, list[str]]:

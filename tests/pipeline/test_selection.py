@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from desa_ray.config import RunConfig
-from desa_ray.config_check import parse
+from desa_ray.config_check import checked
 from desa_ray.data.subsets import hash_order
 from desa_ray.errors import Problems
 from desa_ray.experiment.build import Builder, Cell
@@ -44,7 +44,7 @@ def config(small_slice) -> RunConfig:
             "config", ["dataset=beir_folder", f"dataset.path={small_slice}", "dataset.name=slice"]
         )
     plain = OmegaConf.to_container(composed, resolve=True)
-    return parse({key: plain[key] for key in RUN_KEYS if key in plain})
+    return checked(RunConfig, {key: plain[key] for key in RUN_KEYS if key in plain})
 
 
 def changed(config: RunConfig, **dataset) -> RunConfig:

@@ -24,7 +24,8 @@ from desa_ray.pipeline.stage import Pool, Stage, Task, ancestors
 from desa_ray.pipeline.transport import Event, Lost
 from desa_ray.store.artifacts import Store
 from tests.pipeline import simulated_cluster
-from tests.pipeline.simulated_cluster import Outcome, Timed, simulate
+from tests.pipeline.simulated_cluster import Outcome, simulate
+from tests.pipeline.simulated_nodes import Timed
 from tests.pipeline.test_experiments import sweep, typed
 
 DURATIONS = json.loads((Path(__file__).parent / "main_experiment.json").read_text())

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from desa_ray.errors import DesaError
+from desa_ray.tracking import outbox as outbox_module
 from desa_ray.tracking.entries import cell_document
 from desa_ray.tracking.outbox import Outbox, Target
 from tests.tracking.entries_made_up import SWEEP, made_cell, open_log, runs_in
@@ -104,20 +105,20 @@ def test_an_entry_after_the_end_is_refused_by_name(outbox):
     assert told.value.where == str(outbox.folder)
 
 
-def test_a_log_ended_while_a_cell_is_logged_has_both_once(uri, tmp_path):
+def test_a_log_ended_while_a_cell_is_logged_has_both_once(uri, tmp_path, monkeypatch):
     """With a real store: the cell's thread sends, the main thread ends the log in the
     middle of it.
     """
     log = open_log(uri, tmp_path / "home")
     entered = threading.Event()
-    whole = log.outbox._put
+    whole = outbox_module._write
 
-    def slowly(*arguments: Any, **options: Any) -> None:
+    def slowly(*arguments: Any) -> None:
         entered.set()
         time.sleep(0.05)
-        whole(*arguments, **options)
+        whole(*arguments)
 
-    log.outbox._put = slowly  # type: ignore[method-assign]
+    monkeypatch.setattr(outbox_module, "_write", slowly)
     ids: list[str | None] = []
     thread = threading.Thread(
         target=lambda: ids.append(log.cell(made_cell(tmp_path / "out", "one")))
