@@ -32,15 +32,24 @@ def writing_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        where = str(error.filename or folder)
-        raise DesaError(what, where=where, hint=HINT) from None
+        raise not_written(error, where=str(error.filename or folder), hint=HINT) from None
     except Exception as error:
         number = system_error(error)
         if number is None:
             raise
         what = f"cannot be written: {os.strerror(number)}"
         raise DesaError(what, where=str(folder), hint=HINT) from None
+
+
+def not_written(error: OSError, *, where: str, hint: str, whose: str = "") -> DesaError:
+    """The error of a write that the system refused.
+
+    Args:
+        whose: what was written, where `where` does not say it.
+    """
+    return DesaError(
+        f"{whose} cannot be written: {error.strerror or error}".strip(), where=where, hint=hint
+    )
 
 
 def system_error(error: BaseException) -> int | None:

@@ -28,6 +28,7 @@ from desa_ray.pipeline.stage import Stage, ancestors
 from desa_ray.stages.generation import read_generations
 from desa_ray.store.leases import Lease
 from desa_ray.terminal import PlainTable, screen
+from desa_ray.writing import not_written
 
 from .cli.app import hydra_app, output_folder
 from .cli.console import ConsoleListener, note
@@ -141,10 +142,8 @@ def export(draws: list[Stage], folder: Path, prompt: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         return write_lines(folder / f"{prompt}.jsonl", lines)
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        raise DesaError(
-            what, where=f"export {folder}", hint="name another folder; the texts are in the store"
-        ) from None
+        hint = "name another folder; the texts are in the store"
+        raise not_written(error, where=f"export {folder}", hint=hint) from None
 
 
 def main(arguments: list[str]) -> int:

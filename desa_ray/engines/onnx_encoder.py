@@ -36,8 +36,6 @@ class OnnxEncoder:
         block_size: 1, as every text is encoded by itself.
     """
 
-    block_size = 1
-
     def __init__(
         self,
         config: EncoderConfig,
@@ -48,11 +46,15 @@ class OnnxEncoder:
         batch_size: int,
     ):
         self._pool = POOLING[config.pooling]
-        self._batch_size = batch_size
+        self.block_size, self._batch_size = self._sizes(config, batch_size)
         self._ids = load_tokenizer(files.tokenizer, config.max_tokens)
         self._session = self._opened(_graph(files, model_home), threads, files.weights)
         self._hidden, self.dimension = _hidden_output(self._session, files.weights)
         self._weights, self._words = files.weights, _words(files)
+
+    def _sizes(self, config: EncoderConfig, batch_size: int) -> tuple[int, int]:
+        """Texts that affect one another's vectors, and texts that are encoded at once."""
+        return 1, batch_size
 
     def _opened(self, graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
         return _session(graph, threads, weights, ["CPUExecutionProvider"])
@@ -109,19 +111,9 @@ class OnnxCudaEncoder(OnnxEncoder):
     CUDA provider (onnxruntime-gpu); a text's bits may depend on the other texts of its block.
     """
 
-    def __init__(
-        self,
-        config: EncoderConfig,
-        files: ModelFiles,
-        *,
-        threads: int,
-        model_home: Path,
-        batch_size: int,
-    ):
-        del batch_size  # a block is a batch, however many texts a CPU takes at once
-        block = config.block_size
-        super().__init__(config, files, threads=threads, model_home=model_home, batch_size=block)
-        self.block_size = config.block_size
+    def _sizes(self, config: EncoderConfig, batch_size: int) -> tuple[int, int]:
+        """A block is a batch, however many texts a CPU takes at once."""
+        return config.block_size, config.block_size
 
     def _opened(self, graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
         return cuda_session(graph, threads, weights)

@@ -17,6 +17,7 @@ from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.execute import missing
 from desa_ray.pipeline.stage import Stage
 from desa_ray.tracking.entries import now_ms
+from desa_ray.writing import not_written
 
 if TYPE_CHECKING:
     from desa_ray.tracking.sweeps import SweepLog
@@ -97,7 +98,9 @@ class Sweep:
         except DesaError as error:
             self._fail(number, error)
         except OSError as error:
-            self._fail(number, _not_written(error, spec.folder))
+            hint = "free disk space or fix the folder, then rerun: only this step is repeated"
+            where = str(spec.folder)
+            self._fail(number, not_written(error, where=where, hint=hint, whose="its files"))
 
     def _fail(self, number: int, error: DesaError) -> None:
         self.failures[number] = error
@@ -159,12 +162,3 @@ class Sweep:
         named = DesaError(str(error), where=f"failed: {self._name(number)}")
         named.exit_code = error.exit_code
         return named
-
-
-def _not_written(error: OSError, folder: Path) -> DesaError:
-    what = f"its files cannot be written: {error.strerror or error}"
-    return DesaError(
-        what,
-        where=str(folder),
-        hint="free disk space or fix the folder, then rerun: only this step is repeated",
-    )

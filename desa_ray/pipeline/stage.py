@@ -218,6 +218,11 @@ class Stage:
         """Rows of its stored artifact, as its manifest counts them."""
         return self.artifact.manifest()["counts"]["rows"]
 
+    def rows_of(self, parts: Sequence[str]) -> int:
+        """Rows of the longest of some stored parts: those of a shard hold the same rows."""
+        infos = [self.artifact.part(part) for part in parts]
+        return max((info.rows for info in infos if info is not None), default=0)
+
     def stored_layout(self) -> Mapping[str, Any]:
         """The layout that the stage's first writer fixed; a complete artifact's manifest holds it
         too.

@@ -61,10 +61,7 @@ class DocumentVectorsWork(Work):
         return self.shard_documents
 
     def metrics(self, stage: Stage, parts: Sequence[str]) -> Iterator[Count]:
-        artifact = stage.artifact
-        infos = [artifact.part(part) for part in parts]
-        rows = max((info.rows for info in infos if info is not None), default=0)
-        yield Count("documents_encoded", rows, {})
+        yield Count("documents_encoded", stage.rows_of(parts), {})
 
 
 def document_vectors_stage(

@@ -18,11 +18,12 @@ from desa_ray.core.impacts import (
     least_repeats,
     quantised,
 )
-from desa_ray.core.query_text import SPARSE_TEXTS, TEXT_OPTIONS
+from desa_ray.core.query_text import SPARSE_TEXTS
 from desa_ray.engines.learned_sparse import TermWeigher
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.stage import Finished, Shard, Stage
 from desa_ray.stages.collection import read_rows
+from desa_ray.stages.query_shards import text_inputs, text_params
 from desa_ray.stages.terms import TermsWork, texts_of
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_table, write_table
@@ -110,12 +111,8 @@ def query_weights_stage(
         options: those of the operator; the template takes the ones it knows.
         identity: what decides the weights of a text, `scale` and `combine`.
     """
-    inputs = {"queries": queries} | ({"generation": generation} if generation else {})
-    params: dict[str, Any] = {"template": template, "texts": used, "weights": dict(identity)}
-    own = {name: options[name] for name in TEXT_OPTIONS.get(template, ()) if name in options}
-    if own:
-        params["options"] = own
-    label = f"{template} {generation.label}" if generation else template
+    inputs, label = text_inputs(queries, generation, template)
+    params = {**text_params(template, used, options), "weights": dict(identity)}
     return Stage(queries.store, "query_weights", 1, params, work, inputs, label)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from desa_ray.core.query_text import SPARSE_TEXTS, TEXT_OPTIONS, mugi_repeats
+from desa_ray.core.query_text import SPARSE_TEXTS, mugi_repeats
 from desa_ray.core.reweighting import SPARSE_TERMS
 from desa_ray.engines.lucene import Lucene
 from desa_ray.pipeline.sizes import Params, Rows, Size
 from desa_ray.pipeline.stage import Finished, Shard, Stage, shards_of
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.generation import read_generations
-from desa_ray.stages.query_shards import QueryShards
+from desa_ray.stages.query_shards import QueryShards, text_inputs, text_params
 from desa_ray.store.content import RowHasher
 from desa_ray.store.tables import read_table, write_table
 
@@ -105,12 +105,8 @@ def terms_stage(
         options: those of the operator; the template takes the ones it knows.
         analysis: analyzer and Lucene version.
     """
-    inputs = {"queries": queries} | ({"generation": generation} if generation else {})
-    params: dict[str, Any] = {"template": template, "texts": used, **analysis}
-    own = {name: options[name] for name in TEXT_OPTIONS.get(template, ())}
-    if own:
-        params["options"] = own
-    label = f"{template} {generation.label}" if generation else template
+    inputs, label = text_inputs(queries, generation, template)
+    params = {**text_params(template, used, options), **analysis}
     return Stage(queries.store, "terms", 1, params, work, inputs, label)
 
 

@@ -17,6 +17,7 @@ from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.generation import Generations, RecordedWork, read_generations
+from desa_ray.stages.query_shards import text_inputs
 from desa_ray.store.content import array_content
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
 
@@ -125,9 +126,8 @@ def text_vectors_stage(
     work: TextVectorsWork,
 ) -> Stage:
     """The vectors of what `template` makes of the queries and their generated texts."""
-    inputs = {"queries": queries} | ({"generation": generation} if generation else {})
+    inputs, label = text_inputs(queries, generation, template)
     params = {"encoder": encoder, "template": template, "prefix": prefix}
-    label = f"{template} {generation.label}" if generation else template
     return Stage(queries.store, "text_vectors", 1, params, work, inputs, label)
 
 

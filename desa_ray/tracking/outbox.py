@@ -37,6 +37,7 @@ from desa_ray.tracking.entry_shapes import ENTRY as ENTRY_SHAPE
 from desa_ray.tracking.entry_shapes import check_artifacts, read_json
 from desa_ray.tracking.failures import told
 from desa_ray.tracking.runs import Tracker, tracker_lock
+from desa_ray.writing import not_written
 
 RETRY_S = 30.0
 ENTRY = "{:05d}.json"
@@ -243,10 +244,8 @@ def kept_on_disk(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"a log entry cannot be written: {error.strerror or error}"
-        raise DesaError(
-            what, where=str(folder), hint="free that disk or move DESA_HOME, then rerun"
-        ) from error
+        hint = "free that disk or move DESA_HOME, then rerun"
+        raise not_written(error, where=str(folder), hint=hint, whose="a log entry") from error
 
 
 def _write(path: Path, value: Any) -> None:
