@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from desa_ray.certified import SNAPSHOT
+from desa_ray.certified_proofs import SNAPSHOT
 from desa_ray.errors import DesaError
 from desa_ray.http_client import Bounds, session
 from desa_ray.http_failures import Unanswered

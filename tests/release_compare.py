@@ -15,8 +15,8 @@ import yaml
 from tests.release_data import DOCUMENTS, METHODS, results
 from tests.release_mechanism import correlations, cutoffs, mechanism, quartiles
 from tests.release_rows import (
-    OUTCOMES,
     COLUMNS,
+    OUTCOMES,
     changes,
     gain,
     macro_row,

@@ -27,7 +27,8 @@ from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.access_depths import ACCESS, with_access_depths
 from desa_ray.stages.calibrated import calibration_rows
 from desa_ray.stages.collection import read_rows
-from desa_ray.stages.fusion import FUSED, read_fused, read_run
+from desa_ray.stages.fused_records import FUSED
+from desa_ray.stages.fusion import read_fused, read_run
 from desa_ray.types import canonical_json, sha256_json
 
 Grades = Mapping[str, Mapping[str, int]]

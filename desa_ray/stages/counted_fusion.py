@@ -23,7 +23,8 @@ from desa_ray.core.operators import SparseOperator
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.stage import Stage
 from desa_ray.stages.counts import opened_counts
-from desa_ray.stages.fusion import FusedQuery, FusionWork, query_record
+from desa_ray.stages.fused_records import FusedQuery, query_record
+from desa_ray.stages.fusion import FusionWork
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
 from desa_ray.stages.lazy_fusion import check_lazy
 from desa_ray.stages.plugged import operator_of, rule_of

@@ -19,7 +19,8 @@ from desa_ray.core.evaluation import depth_needed
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.errors import DesaError
-from desa_ray.stages.fusion import FusedQuery, FusionWork, query_record
+from desa_ray.stages.fused_records import FusedQuery, query_record
+from desa_ray.stages.fusion import FusionWork
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
 from desa_ray.stages.plugged import rule_of
 from desa_ray.stages.prefix import deepened

@@ -21,7 +21,8 @@ from desa_ray.core.rules.normalise import ScoreBounds
 from desa_ray.core.rules.registry import Rule, rule_of
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.sizes import Params
-from desa_ray.stages.fusion import FusedQuery, FusionWork, head_needed, mechanism, query_record
+from desa_ray.stages.fused_records import FusedQuery, head_needed, mechanism, query_record
+from desa_ray.stages.fusion import FusionWork
 from desa_ray.stages.fusion_inputs import Inputs, Numbers, Weighed
 from desa_ray.stages.score_fusion import NO_DEPTHS
 

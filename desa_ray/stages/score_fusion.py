@@ -8,7 +8,8 @@ from fractions import Fraction
 
 from desa_ray.core.fusion.depth import Replay
 from desa_ray.core.fusion.scores import fuse_cut, fuse_scores, normalised
-from desa_ray.stages.fusion import FusedQuery, FusionWork, query_record
+from desa_ray.stages.fused_records import FusedQuery, query_record
+from desa_ray.stages.fusion import FusionWork
 from desa_ray.stages.fusion_inputs import Inputs, Weighed
 
 NO_DEPTHS = (

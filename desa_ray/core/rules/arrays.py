@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from desa_ray.core.fusion.depth import Replay
-from desa_ray.core.rules.certify import OpenList, Pairs, refusal
+from desa_ray.core.rules.certify import refusal
+from desa_ray.core.rules.continuations import OpenList, Pairs
 from desa_ray.core.rules.fuse import ordered
 from desa_ray.core.rules.held_lists import EPS, Documents, Floats, HeldList
 from desa_ray.core.rules.registry import Rule
