@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from desa_ray.certified_channels import Channel, CountingChannel, ScoringChannel
-from desa_ray.certified_proofs import LookupProof, Reader, SortedProof, is_whole
+from desa_ray.certified_proofs import ListReader, LookupProof, SortedProof, is_whole
 from desa_ray.core.fusion_constants import checked_kappa, checked_weights
 from desa_ray.errors import DesaError
 
@@ -79,7 +79,7 @@ def certified_search(
             requested, something that is not an id, or an impossible rank.
     """
     constant, exact = _checked(channels, k, kappa, weights, budget, page)
-    readers = [Reader(channel) for channel in channels]
+    readers = [ListReader(channel) for channel in channels]
     looks_up = len(channels) > 1 and all(isinstance(own, CountingChannel) for own in channels)
     state = (
         LookupProof(readers, exact, constant) if looks_up else SortedProof(readers, exact, constant)
@@ -131,7 +131,7 @@ def _checked(
 
 
 def _result(
-    readers: Sequence[Reader],
+    readers: Sequence[ListReader],
     documents: Sequence[str],
     complete: bool,
     intervals: dict[str, tuple[int, int | None]],

@@ -22,7 +22,7 @@ def is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-class Reader:
+class ListReader:
     """A channel, and what was read of it."""
 
     def __init__(self, channel: Channel):
@@ -85,7 +85,7 @@ class Reader:
 class SortedProof:
     """Proof by sorted access: S5 to S10 on what was read."""
 
-    def __init__(self, readers: Sequence[Reader], weights: Sequence[Fraction], kappa: Fraction):
+    def __init__(self, readers: Sequence[ListReader], weights: Sequence[Fraction], kappa: Fraction):
         self.readers, self.weights, self.kappa = readers, weights, kappa
 
     def proved(self, k: int) -> list[str] | None:
@@ -134,7 +134,7 @@ class SortedProof:
 class LookupProof:
     """Proof by look-ups: every document read has its score, so only unread ones are in doubt."""
 
-    def __init__(self, readers: Sequence[Reader], weights: Sequence[Fraction], kappa: Fraction):
+    def __init__(self, readers: Sequence[ListReader], weights: Sequence[Fraction], kappa: Fraction):
         self.readers, self.weights, self.kappa = readers, weights, kappa
         self.scores: dict[str, Fraction] = {}
 
