@@ -126,7 +126,11 @@ class SimulatedTransport:
                 self.nodes_now[name] = self.nodes_now[name].without(pool)
                 self._at[worker] = name, pool
                 del self._pending[worker]
-                self._soon(START_S, Up(worker, name, loaded=False))
+                self._soon(self.start_s(pool), Up(worker, name, loaded=False))
+
+    def start_s(self, pool: Pool) -> float:
+        """How long the next process of a pool takes to start."""
+        return START_S
 
     def _soon(self, seconds: float, event: Event) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._order), event))
