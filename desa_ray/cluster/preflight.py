@@ -26,6 +26,8 @@ from desa_ray.store.files import Files
 
 NODE_TIMEOUT_S = 90.0
 INSTALL = "install from the same lock file, or use the same image, on every node"
+BUSY = "look at the node's load and at `ray status`, then rerun"
+MEMORY = "end what fills the node's memory, or leave the node out, then rerun"
 INPUTS = (
     ("dataset", "path"),
     ("encoder", "path"),
@@ -163,10 +165,10 @@ def _task():
 
 def _ask(
     probes: Mapping[str, str], needs: Needs, only: str | None
-) -> dict[str, dict[str, Any] | str]:
+) -> dict[str, dict[str, Any] | str | DesaError]:
     """Each living node's facts, or what was wrong with asking, by the node's name."""
     import ray
-    from ray.exceptions import GetTimeoutError, RayError
+    from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayError
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     look = ray.remote(_task())
@@ -183,18 +185,23 @@ def _ask(
         # Only where there are some: a node with other code is told from its facts.
         pending[identity] = task.remote(*given, *([dict(needs.plugins)] if needs.plugins else []))
     ray.wait(list(pending.values()), num_returns=len(pending), timeout=NODE_TIMEOUT_S)
-    reports: dict[str, dict[str, Any] | str] = {}
+    reports: dict[str, dict[str, Any] | str | DesaError] = {}
     for identity, reference in pending.items():
         try:
             reports[nodes[identity]] = ray.get(reference, timeout=0.1)
         except GetTimeoutError:
-            reports[nodes[identity]] = f"does not answer within {NODE_TIMEOUT_S:.0f} s"
+            late = f"does not answer within {NODE_TIMEOUT_S:.0f} s"
+            reports[nodes[identity]] = DesaError(late, hint=BUSY)
             with suppress(RayError):
                 ray.cancel(reference, force=True)
+        except OutOfMemoryError:
+            full = "cannot answer: memory ran out on the node"
+            reports[nodes[identity]] = DesaError(full, hint=MEMORY)
         except RayError as error:
             if identity in {node["NodeID"] for node in _living()}:
                 # A node that left meanwhile is nobody's problem
-                reports[nodes[identity]] = f"cannot answer: {str(error).strip().splitlines()[-1]}"
+                why = f"cannot answer: {str(error).strip().splitlines()[-1]}"
+                reports[nodes[identity]] = DesaError(why, hint=INSTALL)
     return reports
 
 
@@ -205,14 +212,16 @@ def _living() -> list[dict[str, Any]]:
 
 
 def _complaints(
-    report: dict[str, Any] | str,
+    report: dict[str, Any] | str | DesaError,
     needs: Needs,
     probes: Mapping[str, str],
     here: Mapping[str, str],
     expected: Mapping[str, Any] | None,
 ) -> list[DesaError]:
     """What is wrong with one node, not yet saying which."""
-    if isinstance(report, str):
+    if isinstance(report, DesaError):
+        return [report]
+    if isinstance(report, str):  # of `_task`
         return [DesaError(report, hint=INSTALL)]
     problems = [
         DesaError(what, hint=INSTALL)

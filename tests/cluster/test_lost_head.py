@@ -45,7 +45,8 @@ def test_a_dead_head_is_one_line_and_the_next_cluster_goes_on(
         assert time.monotonic() - began < 90
         node.end(at_once=True)
         (line,) = [line for line in sweep.log.splitlines() if line.startswith("error")]
-        assert f"its head at {head.address} has not answered for 3" in line
+        port = head.address.partition(":")[2]
+        assert f":{port} has not answered for 3" in line  # Ray names the machine as it likes
         assert "rerun the same command" in sweep.log
         head = RayHead(folder)
         node = _node(folder, head)
@@ -99,7 +100,8 @@ def test_a_run_goes_on_with_a_head_that_comes_back(
             sweep = Sweep(tmp_path, head.address, small_slice, OFF).start().await_shards()
             before = len(list(sweep.store.glob("vectors/*/part-*.json")))
             head.end(at_once=True)
-            head = RayHead(folder, f"--redis-password={PASSWORD}", port=port, **kept)
+            anew = tmp_path_factory.mktemp("anew")  # as in a new container, nothing of the old head
+            head = RayHead(anew, f"--redis-password={PASSWORD}", port=port, **kept)
             assert hashes(sweep.end().folder) == undisturbed
             assert before < len(list(sweep.store.glob("vectors/*/part-*.json")))
         finally:
