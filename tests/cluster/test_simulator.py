@@ -25,8 +25,8 @@ from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage
 from desa_ray.pipeline.transport import Event, Up
 from desa_ray.store.artifacts import Store
 from tests.cluster.ray_nodes import token_in_this_process
-from tests.pipeline.simulated_cluster import Timed, simulate
-from tests.pipeline.simulated_nodes import SimulatedTransport
+from tests.pipeline.simulated_cluster import simulate
+from tests.pipeline.simulated_nodes import SimulatedTransport, Timed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

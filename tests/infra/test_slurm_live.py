@@ -79,7 +79,7 @@ def left(slurm: Slurm) -> list[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_over_two_nodes_gives_serial_records(slurm, sweep, serial, tmp_path):
     job = submit(slurm, tmp_path / "job", tmp_path / "home", *sweep)
     assert slurm.wait(job, timeout_s=600) == "COMPLETED 0:0", (tmp_path / "job/log").read_text()
