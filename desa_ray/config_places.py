@@ -57,3 +57,4 @@ class TrackingConfig:
 class StoreConfig:
     root: Text | None = None
     repair: bool = False
+    copies: bool = False

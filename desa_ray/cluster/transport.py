@@ -68,7 +68,7 @@ class RayTransport:
     """Workers as actors of the connected cluster.
 
     Args:
-        remote_store: workers keep local copies of files, which they remove before they are ended.
+        copies: workers keep copies of the store's files, which they remove before they are ended.
         death: says why the cluster died; None while it is alive.
         shared: the cluster is not this process's own.
         watch: knows the nodes that take no work.
@@ -77,14 +77,14 @@ class RayTransport:
     def __init__(
         self,
         *,
-        remote_store: bool,
+        copies: bool,
         death: Callable[[], str | None] = lambda: None,
         on_close: Callable[[], None] = lambda: None,
         watch: NodeWatch | None = None,
         shared: bool = False,
     ):
         self.shared = shared
-        self.remote_store, self.death, self.on_close = remote_store, death, on_close
+        self.copies, self.death, self.on_close = copies, death, on_close
         self.watch = watch or NodeWatch()
         self._actors: dict[int, Any] = {}
         self._pools: dict[int, Pool] = {}
@@ -190,7 +190,7 @@ class RayTransport:
             return
         busy = {worker for worker, _ in self._pending.values()}
         idle = [worker for worker in workers if worker in self._actors and worker not in busy]
-        if self.remote_store and idle:
+        if self.copies and idle:
             cleared = [self._actors[worker].end.remote() for worker in idle]
             ray.wait(cleared, num_returns=len(cleared), timeout=END_TIMEOUT_S)
         for worker in workers:
@@ -253,8 +253,8 @@ def ray_supervisor(
         series: receives losses, what the run holds and whether it waits.
         watch: as for `RayTransport`.
     """
-    remote, shared = store.files.local is None, config.kind == "existing"
-    transport = RayTransport(remote_store=remote, death=death, watch=watch, shared=shared)
+    copies, shared = store.files.copied, config.kind == "existing"
+    transport = RayTransport(copies=copies, death=death, watch=watch, shared=shared)
     placement = ClusterPlacement(transport.check, config, series, watch)
     transport.on_close = placement.close
     return Supervisor(

@@ -44,7 +44,8 @@ def open_store(config: RunConfig) -> Store:
     """The store of a run, made and checked for writing and locks before anything else; so is the
     log's folder.
     """
-    store = Store(store_root(config.store), repair=config.store.repair)
+    own = config.store
+    store = Store(store_root(own), repair=own.repair, copies=own.copies)
     store.check_writable()
     if config.tracking.enabled:
         with suppress(OSError):  # the log itself says why it cannot be created

@@ -26,17 +26,17 @@ from desa_ray.store.keys import Key
 
 class Store:
     """Artifacts below `root`, a local folder or an fsspec URL. With `repair`, damaged parts are
-    dropped when met.
+    dropped when met; with `copies`, parts are read from copies on this node's disk.
     """
 
-    def __init__(self, root: str | os.PathLike[str], *, repair: bool = False):
-        self.files = Files(root)
+    def __init__(self, root: str | os.PathLike[str], *, repair: bool = False, copies: bool = False):
+        self.files = Files(root, copies=copies)
         self.repair = repair
         self._held: dict[str, Artifact] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A store travels as its place: a worker opens it once, and repairs nothing."""
-        return _store_at, (self.files.root,)
+        return _store_at, (self.files.root, self.files.copied)
 
     def artifact(self, key: Key) -> Artifact:
         if self._held is None:
@@ -102,5 +102,5 @@ class Store:
 
 
 @cache
-def _store_at(root: str) -> Store:
-    return Store(root)
+def _store_at(root: str, copies: bool) -> Store:
+    return Store(root, copies=copies)

@@ -64,6 +64,10 @@ class Files:
     """Write-once files below one root: a local folder or any fsspec URL. Names are relative, with
     `/`.
 
+    Args:
+        copies: parts are read from copies on this node's disk, as those of a remote store always
+            are (`desa_ray.store.copies`); for folders on a slow network disk.
+
     Every method raises DesaError where the disk is full, read-only, forbidden, or a file is in
     the way.
 
@@ -71,7 +75,7 @@ class Files:
         DesaError: an unknown or uninstalled file system, or a root that is a file.
     """
 
-    def __init__(self, root: str | os.PathLike[str]):
+    def __init__(self, root: str | os.PathLike[str], *, copies: bool = False):
         self.root = os.fspath(root)
         # Never show a password that a URL holds
         self.shown = re.sub(r"//[^/@]*@", "//", self.root).rstrip("/")
@@ -82,6 +86,7 @@ class Files:
             hint = "set store.root to a folder, or to a bucket that answers"
             raise DesaError(f"cannot open it: {said}", where=self.shown, hint=hint) from error
         self._local = isinstance(self._fs, LocalFileSystem)
+        self.copied = copies or not self._local
         if self._local:
             # Absolute, as it travels to processes that work elsewhere
             self.root = self.shown = self._base
@@ -91,7 +96,7 @@ class Files:
                 )
 
     def __reduce__(self):
-        return (Files, (self.root,))
+        return _files_at, (self.root, self.copied)
 
     @property
     def local(self) -> Path | None:
@@ -172,7 +177,7 @@ class Files:
         """
         with self._explained("read", name):
             try:
-                path = Path(self._path(name)) if self._local else self._copy(name, sha256)
+                path = self._copy(name, sha256) if self.copied else Path(self._path(name))
                 stat = path.stat()
                 stamp = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
                 if _verified.get(str(path)) == stamp:
@@ -181,7 +186,7 @@ class Files:
             except FileNotFoundError:
                 raise self.corrupt(name, f"is missing, expected SHA-256 {sha256}") from None
             if found != sha256:
-                if not self._local:
+                if self.copied:
                     path.unlink(missing_ok=True)
                 raise self.corrupt(
                     name, f"expected SHA-256 {sha256}, found {found} ({stat.st_size} bytes)"
@@ -280,7 +285,7 @@ class Files:
         return published
 
     def _copy(self, name: str, sha256: str) -> Path:
-        """The copy of a remote file on this node, fetched where there is none yet."""
+        """The copy of a file on this node, fetched where there is none yet."""
         remote = self._path(name)
         return own_copies(os.getpid()).get(
             Path(name).name, sha256, lambda path: self._fs.get_file(remote, path)
@@ -319,6 +324,10 @@ class Files:
                 hint="use letters, digits, . _ and -",
             )
         return f"{self._base.rstrip('/')}/{name}"
+
+
+def _files_at(root: str, copies: bool) -> Files:
+    return Files(root, copies=copies)
 
 
 def _file_system(root: str) -> tuple[Any, str]:

@@ -1,5 +1,5 @@
-"""With an object store workers keep local copies; when an executor is closed none of theirs are
-left.
+"""Where workers keep local copies (object stores, store.copies), none of theirs are left when an
+executor is closed.
 """
 
 import tempfile
@@ -71,8 +71,9 @@ def temporary(server, tmp_path, monkeypatch) -> Iterator[Path]:
     drop_copies()
 
 
-def _task(name: str, pool: Pool = POOL) -> Task:
-    store = Store(f"s3://desa/{name}")
+def _task(name: str, pool: Pool = POOL, folder: Path | None = None) -> Task:
+    """The work on a remote store, or on one in a folder that is read by way of copies."""
+    store = Store(folder, copies=True) if folder else Store(f"s3://desa/{name}")
     source = Stage(store, "source", 1, {}, Copying())
     source.artifact.write_part("part-00000.bin", b"x" * 1000, rows=1)
     stage = Stage(store, "copying", 1, {}, Copying(pool), {"source": source})
@@ -96,8 +97,9 @@ def _left(temporary: Path) -> list[str]:
 
 
 @pytest.mark.long
-def test_actors_leave_no_copies(temporary):
-    task = _task("actors")
+@pytest.mark.parametrize("kind", ["remote", "folder"])
+def test_actors_leave_no_copies(temporary, tmp_path, kind):
+    task = _task("actors", folder=tmp_path / "store" if kind == "folder" else None)
     with session(CONFIG) as death:
         backend = ray_supervisor(CONFIG, task.stage.store, death)
         copy = _computed(backend, task)

@@ -179,6 +179,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
     "evaluation.access_depths": ((), "evaluation.access_depths=true"),
     "store.root": ((), "store.root=elsewhere"),
     "store.repair": ((), "store.repair=true"),
+    "store.copies": ((), "store.copies=true"),
 }
 # Where a source or weights come from: contents are hashed instead, whichever of them is used.
 PLACES = {

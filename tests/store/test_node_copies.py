@@ -2,6 +2,7 @@
 them.
 """
 
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -11,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from desa_ray.errors import CorruptArtifact
 from desa_ray.store import copies
-from desa_ray.store.copies import COPIES, Copies
+from desa_ray.store.copies import COPIES, Copies, drop_copies
+from desa_ray.store.files import Files
 
 # Fetches a file as a worker does; waits in the middle, notes that it fetched, then lives on for a
 # while or dies where it stands.
@@ -78,6 +81,24 @@ def test_a_process_that_dies_while_it_fetches_is_replaced(temporary, tmp_path):
     assert dead.wait() == 9
     assert log.read_text() == "fetched\n" * 2
     dead.communicate("")
+
+
+def test_a_folder_is_read_by_way_of_copies_where_asked(temporary, tmp_path):
+    """In this process and in those that the store travels to; damage of the original is found."""
+    files = Files(tmp_path / "store", copies=True)
+    sha256 = files.publish("part.bin", b"x" * 1000).sha256
+    for own in (files, pickle.loads(pickle.dumps(files))):
+        copy = own.local_path("part.bin", sha256)
+        assert copy.read_bytes() == b"x" * 1000
+        assert copy.is_relative_to(temporary)
+    drop_copies()
+    assert list(temporary.iterdir()) == []
+    original = Files(tmp_path / "store").local_path("part.bin", sha256)
+    assert original == tmp_path / "store" / "part.bin"
+    original.write_bytes(b"y" * 1000)
+    with pytest.raises(CorruptArtifact, match="expected SHA-256"):
+        files.local_path("part.bin", sha256)
+    drop_copies()
 
 
 def test_copies_are_bounded_and_the_oldest_go_first(temporary, monkeypatch):
