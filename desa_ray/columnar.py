@@ -6,12 +6,15 @@ made, and may be as much as of any packed file of that size (`unpacking.limit_of
 """
 
 import importlib
+import re
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from desa_ray.errors import DesaError
+from desa_ray.lines import shown
+from desa_ray.parquet_pages import DELTA_BYTE_ARRAY, pages, width_of
 from desa_ray.unpacking import BOMB, limit_of
 
 arrow: Any = importlib.import_module("pyarrow")  # it comes without types
@@ -20,6 +23,7 @@ BATCH_BYTES = 256 << 20  # held at once, about
 SHARED_PREFIXES = "DELTA_BYTE_ARRAY"  # every value may repeat the whole one before it
 FEW_ROWS = 16  # held at once where values share prefixes
 HEADER_TYPES = {2: "dictionary", 3: "batch"}  # of arrow's messages
+OLD_WRITERS = re.compile(r"parquet-mr( version 1\.[012]\b|$)|parquet-mr version 0")
 Rows = Iterator[Mapping[str, Any]]
 
 
@@ -49,17 +53,17 @@ def parquet_table(stream: BinaryIO, size: int, label: str) -> Any:
         ArrowException: as pyarrow raises it for damaged files.
     """
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    texts = _texts(parquet.ParquetFile(stream))
-    file = parquet.ParquetFile(stream, read_dictionary=texts)
-    _check_metadata(file.metadata, size, label)
-    if _shares_prefixes(file.metadata):
+    plain = parquet.ParquetFile(stream)
+    found = _measured(stream, plain.metadata, size, label)
+    if found.shared:
         what = f"has columns in the encoding {SHARED_PREFIXES}"
         raise DesaError(what, where=label, hint="write it with dictionaries or plain values")
+    file = parquet.ParquetFile(stream, read_dictionary=_texts(plain, found.shared))
     made = Unpacked(size, label)
     for number in range(file.metadata.num_row_groups):
         for column in file.read_row_group(number).columns:
             for chunk in column.chunks:
-                made.add(_expanded(chunk))
+                made.add(_expanded(chunk, label))
     stream.seek(0)
     return parquet.ParquetFile(stream).read()
 
@@ -67,14 +71,16 @@ def parquet_table(stream: BinaryIO, size: int, label: str) -> Any:
 def parquet_rows(path: Path, size: int, label: str, wanted: Collection[str]) -> Rows:
     """The rows of a parquet file, the wanted columns of those it has; errors as `parquet_table`."""
     parquet: Any = importlib.import_module("pyarrow.parquet")
-    with parquet.ParquetFile(path) as plain:
+    with path.open("rb") as stream, parquet.ParquetFile(stream) as plain:
         names = [name for name in plain.schema_arrow.names if name in wanted]
-        texts = [path for path in _texts(plain) if path in wanted]
-        _check_metadata(plain.metadata, size, label)
-        rows = _batch_rows(plain.metadata)
+        for name in names:
+            _check_kind(name, plain.schema_arrow.field(name).type, label)
+        found = _measured(stream, plain.metadata, size, label)
+        texts = [path for path in _texts(plain, found.shared) if path in wanted]
+        rows = found.batch_rows(plain.metadata.num_rows)
     with parquet.ParquetFile(path, read_dictionary=texts) as file:
         batches = file.iter_batches(batch_size=rows, columns=names)
-        yield from _rows(batches, wanted, Unpacked(size, label))
+        yield from _rows(batches, wanted, Unpacked(size, label), label)
 
 
 def arrow_rows(path: Path, size: int, label: str, wanted: Collection[str]) -> Rows:
@@ -87,7 +93,7 @@ def arrow_rows(path: Path, size: int, label: str, wanted: Collection[str]) -> Ro
     with arrow.memory_map(str(path)) as source:
         _check_messages(source, Unpacked(size, label))
         source.seek(0)
-        yield from _rows(_pieces(source), wanted, Unpacked(size, label))
+        yield from _rows(_pieces(source), wanted, Unpacked(size, label), label)
 
 
 def _pieces(source: Any) -> Iterator[Any]:
@@ -103,12 +109,15 @@ def _pieces(source: Any) -> Iterator[Any]:
             yield batch.slice(start, BATCH_ROWS)
 
 
-def _rows(batches: Iterator[Any], wanted: Collection[str], made: Unpacked) -> Rows:
+def _rows(batches: Iterator[Any], wanted: Collection[str], made: Unpacked, label: str) -> Rows:
     """Rows one by one, of batches whose size is counted before Python's values are made."""
     for batch in batches:
         own = batch.select([name for name in batch.schema.names if name in wanted])
         own.validate(full=True)
+        made.add(own.num_rows)  # a file without any buffer may have any number of them
         names = own.schema.names
+        for name, kind in zip(names, own.schema.types, strict=True):
+            _check_kind(name, kind, label)
         columns = [_values(column, made) for column in own.columns]
         for number in range(own.num_rows):
             yield {
@@ -123,13 +132,21 @@ def _values(column: Any, made: Unpacked) -> Sequence[Any]:
     """
     kinds = arrow.types
     if kinds.is_dictionary(column.type) and _is_text(column.type.value_type):
-        made.add(_expanded(column))
+        made.add(_expanded(column, made.label))
         return column.dictionary_decode().to_pylist()
     simple = (kinds.is_integer, kinds.is_floating, kinds.is_boolean, _is_text)
     if any(of(column.type) for of in simple):
         made.add(column.nbytes)
         return column.to_pylist()
     return column
+
+
+def _check_kind(name: str, kind: Any, label: str) -> None:
+    """Refuses columns of lists, structs and the like, whose rows are of any size."""
+    own = kind.value_type if arrow.types.is_dictionary(kind) else kind
+    if arrow.types.is_nested(own) or isinstance(own, arrow.BaseExtensionType):
+        what = f"column {shown(name)} holds {shown(str(kind))}"
+        raise DesaError(what, where=label, hint="write texts or whole numbers")
 
 
 def _is_text(kind: Any) -> bool:
@@ -147,53 +164,69 @@ def _plain(value: Any, made: Unpacked) -> Any:
 # Parquet
 
 
-def _texts(file: Any) -> list[str]:
+def _texts(file: Any, shared: Collection[str]) -> list[str]:
     """The columns of bytes or text, nested ones too, that can be read as dictionaries."""
     every = [file.schema.column(number) for number in range(len(file.schema.names))]
     found = [own.path for own in every if own.physical_type == "BYTE_ARRAY"]
-    shared = {own.path_in_schema for own in _chunks(file.metadata) if _is_shared(own)}
     return [path for path in found if path not in shared]
 
 
-def _chunks(metadata: Any) -> Iterator[Any]:
+class _Measured(NamedTuple):
+    """What the pages of a file hold: their bytes when unpacked, and the columns whose values share
+    prefixes.
+    """
+
+    unpacked: int
+    shared: frozenset[str]
+
+    def batch_rows(self, count: int) -> int:
+        """Rows that are read at once, of `count`."""
+        if self.shared:
+            return FEW_ROWS
+        row = self.unpacked // max(count, 1) + 1
+        return max(1, min(BATCH_ROWS, BATCH_BYTES // row))
+
+
+def _measured(stream: BinaryIO, metadata: Any, size: int, label: str) -> _Measured:
+    """Measured page by page; what the footer states of sizes and encodings is not believed.
+
+    Raises:
+        DesaError: it would unpack to more than a file of that size may.
+    """
+    made, shared = Unpacked(size, label), set[str]()
+    if OLD_WRITERS.match(metadata.created_by or ""):  # readers look for pages after a chunk's end
+        what = f"was written by {shown(metadata.created_by)}"
+        raise DesaError(what, where=label, hint="write it again with a newer version")
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        yield from (group.column(place) for place in range(group.num_columns))
+        for chunk in (group.column(place) for place in range(group.num_columns)):
+            width = width_of(chunk)
+            for page in pages(stream, chunk, label):
+                made.add(page.held(width))
+                if page.encoding == DELTA_BYTE_ARRAY:
+                    shared.add(chunk.path_in_schema)
+    stream.seek(0)
+    return _Measured(made.total, frozenset(shared))
 
 
-def _check_metadata(metadata: Any, size: int, label: str) -> None:
-    made = Unpacked(size, label)
-    for chunk in _chunks(metadata):
-        made.add(max(chunk.total_uncompressed_size, 0))
-
-
-def _shares_prefixes(metadata: Any) -> bool:
-    return any(map(_is_shared, _chunks(metadata)))
-
-
-def _is_shared(chunk: Any) -> bool:
-    return SHARED_PREFIXES in chunk.encodings
-
-
-def _batch_rows(metadata: Any) -> int:
-    if _shares_prefixes(metadata):
-        return FEW_ROWS
-    size = sum(max(chunk.total_uncompressed_size, 0) for chunk in _chunks(metadata))
-    row = size // max(metadata.num_rows, 1) + 1
-    return max(1, min(BATCH_ROWS, BATCH_BYTES // row))
-
-
-def _expanded(array: Any) -> int:
+def _expanded(array: Any, label: str) -> int:
     """Bytes of an array without dictionaries."""
     kinds = arrow.types
+    if isinstance(array, arrow.ExtensionArray):
+        return _expanded(array.storage, label)
     if kinds.is_dictionary(array.type):
         compute: Any = importlib.import_module("pyarrow.compute")
         lengths = compute.binary_length(array.dictionary)
         return compute.sum(lengths.take(array.indices)).as_py() or 0
-    if kinds.is_list(array.type) or kinds.is_large_list(array.type) or kinds.is_map(array.type):
-        return _expanded(array.flatten() if not kinds.is_map(array.type) else array.items)
+    if kinds.is_map(array.type):
+        return _expanded(array.keys, label) + _expanded(array.items, label)
+    if any(of(array.type) for of in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)):
+        return _expanded(array.flatten(), label)
     if kinds.is_struct(array.type):
-        return sum(_expanded(own) for own in array.flatten())
+        return sum(_expanded(own, label) for own in array.flatten())
+    if kinds.is_nested(array.type):
+        what = f"has a column of {shown(str(array.type))}"
+        raise DesaError(what, where=label, hint="write lists, texts and numbers")
     return array.nbytes
 
 

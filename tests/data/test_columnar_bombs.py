@@ -3,7 +3,9 @@
 import os
 import resource
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -14,6 +16,7 @@ from beir_files import load, refusal, write
 
 from desa_ray.data.run_files import read_run_parquet
 from desa_ray.errors import DesaError
+from desa_ray.parquet_pages import pages
 from desa_ray.report.load import load_records
 from tests.fuzz.made_records import records
 
@@ -158,3 +161,131 @@ def test_runs_and_records_that_polars_writes_are_read(tmp_path):
     assert read_run_parquet(tmp_path / "run.parquet") == {"q": ["a", "b"], "r": []}
     records().write_parquet(tmp_path / "records.parquet")
     assert load_records(tmp_path / "records.parquet").height == records().height
+
+
+# Files whose footers lie
+
+
+def varint(number: int) -> bytes:
+    """A zigzag integer of Thrift's compact protocol."""
+    number, found = number << 1, b""
+    while number > 127:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def claims_less(path: Path) -> None:
+    """Make the footer say that every chunk unpacks to nothing, without changing its length."""
+    data = path.read_bytes()
+    metadata = pq.read_metadata(path)
+    length = int.from_bytes(data[-8:-4], "little")
+    body, footer = data[: -8 - length], data[-8 - length : -8]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for place in range(group.num_columns):
+            size = varint(group.column(place).total_uncompressed_size)
+            assert size in footer
+            footer = footer.replace(size, b"\x80" * (len(size) - 1) + b"\x00")
+    path.write_bytes(body + footer + data[-8:])
+    found = pq.read_metadata(path).row_group(0)
+    sizes = [found.column(place).total_uncompressed_size for place in range(found.num_columns)]
+    assert set(sizes) == {0}
+
+
+def lying(path: Path) -> None:
+    compressed(path)
+    claims_less(path)
+
+
+def hidden_prefixes(path: Path) -> None:
+    """The footer says that the texts are plain."""
+    prefixes(path)
+    data = path.read_bytes()
+    listed = b"\x19\x25\x06\x0e"  # the field `encodings`: RLE and DELTA_BYTE_ARRAY
+    assert data.count(listed) == 1
+    path.write_bytes(data.replace(listed, b"\x19\x25\x06\x00"))
+    assert "DELTA_BYTE_ARRAY" not in str(pq.read_metadata(path).row_group(0).to_dict())
+    claims_less(path)
+
+
+def zeros(path: Path) -> None:
+    """Millions of equal numbers take a few bytes, whatever the footer says."""
+    one = pa.table({"_id": pa.array([0] * 5_000_000, pa.int64())})
+    with pq.ParquetWriter(path, one.schema) as writer:
+        for _ in range(4):
+            writer.write_table(one)
+
+
+def in_lists(path: Path) -> None:
+    """Texts of a dictionary, in one row's list."""
+    many = pa.ListArray.from_arrays(pa.array([0, 20_000], pa.int32()), repeated(20_000))
+    table = pa.table({"_id": ["0"], "text": many})
+    with pa.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "said"),
+    [
+        ("corpus.parquet", lying, "unpacks to more than"),
+        ("corpus.parquet", hidden_prefixes, "unpacks to more than"),
+        ("corpus.parquet", zeros, "unpacks to more than"),
+        ("corpus.arrow", in_lists, "column 'text' holds 'list<"),
+    ],
+)
+def test_a_footer_that_lies_is_not_believed(name, make, said, tmp_path):
+    folder = write(tmp_path / "set", [], [{"_id": "q", "text": "t"}], [("q", "1", 1)])
+    (folder / "corpus.jsonl").unlink()
+    make(folder / name)
+    assert (folder / name).stat().st_size < 5 << 20
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = refusal(folder, kind="tables")
+    assert name in found
+    assert said in found
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB
+
+
+@pytest.mark.parametrize("make", [lying, hidden_prefixes, zeros])
+def test_a_run_whose_footer_lies_is_not_read(make, tmp_path):
+    make(tmp_path / "run.parquet")
+    with pytest.raises(DesaError, match=r"run\.parquet: (unpacks to more|has columns in the enc)"):
+        read_run_parquet(tmp_path / "run.parquet")
+
+
+def test_lists_of_one_length_and_maps_count_their_texts(tmp_path):
+    """Kinds of columns that repeat a text of a dictionary."""
+    lists = pa.FixedSizeListArray.from_arrays(repeated(), 1)
+    keys = pa.MapArray.from_arrays(pa.array(range(ROWS + 1), pa.int32()), repeated(), repeated())
+    for place, column in enumerate((lists, keys)):
+        path = tmp_path / f"{place}.parquet"
+        pq.write_table(pa.table({"query_id": ids(), "docs": column}), path)
+        assert path.stat().st_size < 5 << 20
+        with pytest.raises(DesaError, match=rf"{place}\.parquet: unpacks to more than"):
+            read_run_parquet(path)
+
+
+def test_headers_of_pages_are_read_as_readers_do(tmp_path):
+    """A second value of another type is skipped, and numbers of fields wrap at 16 bits."""
+    whole = b"\x15\x00\x15\xc8\x01\x15\x0a\x2c\x15\x14\x15\x00\x15\x06\x15\x06\x00\x00"
+    stream = BytesIO(b"PAR1" + whole + b"x" * 5)
+    chunk = SimpleNamespace(
+        data_page_offset=4,
+        has_dictionary_page=False,
+        dictionary_page_offset=None,
+        total_compressed_size=len(whole) + 5,
+        path_in_schema="text",
+    )
+    assert [*pages(stream, chunk, "f")] == [(100, 10, 0)]
+    for further in (b"\x06\x04\x02", b"\x05" + varint(0) + b"\x02"):
+        # After field 5: field 2 again as a 64-bit number; a field 0
+        stream = BytesIO(b"PAR1" + whole[:-1] + further + b"\x00" + b"x" * 5)
+        chunk.total_compressed_size = len(whole) + len(further) + 5
+        assert [*pages(stream, chunk, "f")] == [(100, 10, 0)]
+    wrapped = b"\x05" + varint(65538) + b"\xd0\x0f"  # field 2 once more, 1,000 bytes
+    stream = BytesIO(b"PAR1" + whole[:-1] + wrapped + b"\x00" + b"x" * 5)
+    chunk.total_compressed_size = len(whole) + len(wrapped) + 5
+    assert [*pages(stream, chunk, "f")] == [(1000, 10, 0)]
+    for cut in range(1, len(whole)):
+        chunk.total_compressed_size = len(whole)
+        with pytest.raises(DesaError, match="no page of column 'text' at byte 4"):
+            [*pages(BytesIO(b"PAR1" + whole[:cut]), chunk, "f")]
