@@ -17,7 +17,7 @@ from desa_ray.errors import DesaError
 from desa_ray.locks import COUNTERS as COUNTERS_LOCK
 from desa_ray.locks import inside
 from desa_ray.pipeline.counts import Count, part_counts
-from desa_ray.pipeline.stage import Stage, Task
+from desa_ray.pipeline.stage import Pool, Stage, Task
 from desa_ray.pipeline.worker import Worker
 from desa_ray.printable import printable
 from desa_ray.store.artifacts import Store
@@ -108,15 +108,44 @@ def _metric(name: str) -> Any:
     return _made[name]
 
 
+class BusyTime:
+    """How long a worker was busy: time in which several shards overlap counts once, for the shard
+    that ends first.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter):
+        self._clock, self._running, self._counted = clock, 0, 0.0
+
+    def begin(self) -> None:
+        with inside(COUNTERS_LOCK, _lock):
+            if not self._running:
+                self._counted = self._clock()
+            self._running += 1
+
+    def end(self) -> float:
+        """The seconds up to now that no shard has counted yet."""
+        with inside(COUNTERS_LOCK, _lock):
+            before, self._counted = self._counted, self._clock()
+            self._running -= 1
+            return self._counted - before
+
+
 class CountingWorker(Worker):
     """A worker that counts what each of its shards stored and how long it took."""
 
+    def __init__(self, pool: Pool):
+        super().__init__(pool)
+        self._busy = BusyTime()
+
     def run(self, task: Task) -> None:
         started = time.perf_counter()
-        super().run(task)
-        seconds = time.perf_counter() - started
-        observe(seconds, task.stage.name)
-        count("worker_seconds", seconds, stage=task.stage.name)
+        self._busy.begin()
+        try:
+            super().run(task)
+        finally:
+            busy = self._busy.end()
+        observe(time.perf_counter() - started, task.stage.name)
+        count("worker_seconds", busy, stage=task.stage.name)
         count("shards", stage=task.stage.name, outcome="computed")
         with suppress(DesaError):
             # Parts that another run replaced meanwhile: counting must not fail the work
