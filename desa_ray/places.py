@@ -22,7 +22,7 @@ def working_folder() -> Path:
     not UTF-8.
     """
     try:
-        return _utf8(Path.cwd(), "cd to a folder with another name")
+        return utf8_named(Path.cwd(), "cd to a folder with another name")
     except OSError as error:
         what = f"the current folder is gone: {error.strerror}"
         raise DesaError(
@@ -39,7 +39,7 @@ def home() -> Path:
             is not the name of a folder: blank, an address, or a tilde that no shell has replaced.
     """
     text = os.environ.get("DESA_HOME") or ".desa"
-    given = _utf8(Path(text), "set DESA_HOME to another folder")
+    given = utf8_named(Path(text), "set DESA_HOME to another folder")
     if "://" in text:
         hint = "give a folder; an object store is set with store.root"
         raise DesaError(f"{shown(text)} is an address", where="DESA_HOME", hint=hint)
@@ -49,7 +49,10 @@ def home() -> Path:
     return given if given.is_absolute() else working_folder() / given
 
 
-def _utf8(folder: Path, hint: str) -> Path:
+def utf8_named(folder: Path, hint: str) -> Path:
+    """The folder. Raises DesaError where its name is not UTF-8: not every library opens it then,
+    and no summary can name it.
+    """
     try:
         str(folder).encode()
     except UnicodeEncodeError:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from desa_ray.errors import DesaError
+from desa_ray.places import utf8_named
 
 # Libraries in Rust raise errors of their own for a full disk, and say the system's number.
 NUMBER = re.compile(r"\(os error ([0-9]{1,3})\)")
@@ -70,6 +71,7 @@ def check_place(folder: Path | None) -> None:
     """
     if folder is None:
         return
+    utf8_named(folder.absolute(), "name another folder with --out")
     with writing_errors(folder):
         nearest = next(own for own in (folder, *folder.absolute().parents) if own.exists())
         if not nearest.is_dir():

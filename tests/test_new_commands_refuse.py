@@ -122,3 +122,16 @@ def test_a_full_disk_is_no_crash_wherever_polars_writes():
     told = as_desa_error(caught.value, "here")
     assert not isinstance(told, Crashed)
     assert str(told).startswith("here: No space left on device (free or fix the disk")
+
+
+@pytest.mark.parametrize("verb", [fuse, depth, tune, compare])
+def test_a_folder_whose_name_is_not_utf8_is_refused(verb: Callable[..., int], files, tmp_path):
+    """Before anything is computed: parquet files cannot be written there."""
+    runs, judged = files
+    further = ["--qrels", judged] if verb in (tune, compare) else []
+    odd = tmp_path / "out\udcff"
+    with pytest.raises(DesaError) as found:
+        verb([*runs, *further, "--out", str(odd)])
+    assert (found.value.what, found.value.where) == ("the name is not UTF-8", str(odd))
+    assert "--out" in found.value.hint
+    assert not odd.exists()

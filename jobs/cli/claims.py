@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from desa_ray.errors import DesaError
 from desa_ray.locks import OUTPUT, holder, tried
+from desa_ray.places import utf8_named
 
 IN_USE = ".in-use"
 LOOK_S = 0.5  # between two tries of a submitted run
@@ -39,6 +40,8 @@ def claim(folder: Path) -> None:
     """
     if any(folder.absolute() == own for own, _ in _claims):
         return
+    hint = "set DESA_OUTPUTS, or hydra.run.dir (a sweep: hydra.sweep.dir), to another folder"
+    utf8_named(folder, hint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -171,3 +171,10 @@ def test_a_removed_working_folder_is_one_line(verb, refuse, tmp_path, monkeypatc
     finally:
         os.chdir(here)
     assert line.count("error:") == 1
+
+
+def test_an_output_folder_whose_name_is_not_utf8_is_refused(tmp_path):
+    odd = tmp_path / "outputs\udcff" / "2026-01-02"
+    with pytest.raises(DesaError, match=r"outputs.*: the name is not UTF-8 .*DESA_OUTPUTS"):
+        claim(odd)
+    assert not odd.parent.exists()
