@@ -95,8 +95,13 @@ def heap_bytes(heap: str) -> int:
 def _check_heap(heap: str) -> None:
     """Refuse what would make the JVM end this process on its own, without an exception."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if not MIN_HEAP <= heap_bytes(heap) <= machine:
-        limits = f"{MIN_HEAP >> 20}m to this machine's {machine >> 20}m"
+    check_heap(heap, machine)
+
+
+def check_heap(heap: str, memory: int) -> None:
+    """Refuse a heap that Java cannot have, or that exceeds the machine's `memory`."""
+    if not MIN_HEAP <= heap_bytes(heap) <= memory:
+        limits = f"{MIN_HEAP >> 20}m to this machine's {memory >> 20}m"
         raise DesaError(
             f"Java cannot have a heap of {heap}", where="sparse.heap", hint=f"choose from {limits}"
         )

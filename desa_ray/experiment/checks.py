@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from desa_ray.config import RunConfig
+from desa_ray.config import ClusterConfig, RunConfig
 from desa_ray.core.evaluation import parse_measures
 from desa_ray.core.fusion_constants import checked_kappa
 from desa_ray.core.rules.kinds import KINDS
+from desa_ray.engines.jvm import check_heap
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.experiment.fusing import fused_config, rule_problems
 from desa_ray.experiment.learned import learned_problems
@@ -15,12 +16,14 @@ from desa_ray.experiment.methods import (
     check_method,
     texts_needed,
 )
+from desa_ray.pipeline.machine import this_machine
 from desa_ray.plugins import plugin, shadowed
 from desa_ray.stages.access_depths import check_access_depths
 from desa_ray.stages.counted_fusion import check_counted
 from desa_ray.stages.lazy_fusion import check_lazy
 from desa_ray.stages.plugged import engines_named
 
+GB = 1 << 30
 MEASURES = ("nDCG@10", "R@20")
 
 
@@ -44,6 +47,7 @@ def setting_problems(config: RunConfig) -> list[DesaError]:
         *_analyzer_problems(config),
         *learned_problems(config),
         *_scorer_problems(config),
+        *_size_problems(config),
         *check_generator_map(config.generator),
         *of_rule,
         *check_method(method, config.generator, config.n_refs, config.prompt),
@@ -94,6 +98,27 @@ def _scorer_problems(config: RunConfig) -> Iterator[DesaError]:
         what = f"scorer={encoder.scorer}, but cluster.scorer_gpus=0 gives scorers no GPU"
         hint = "leave cluster.scorer_gpus out, or set it to 1 or to a fraction such as 0.25"
         yield DesaError(what, where="encoder.scorer", hint=hint)
+
+
+def _size_problems(config: RunConfig) -> Iterator[DesaError]:
+    """Memory that this machine does not have; the nodes of a running cluster are asked by it."""
+    cluster, generator = config.cluster, config.generator
+    if cluster.kind == "existing":
+        return
+    memory = this_machine().memory
+    try:
+        check_heap(config.sparse.heap, memory)
+    except DesaError as error:
+        yield error
+    sizes = {"cluster.memory_gb": cluster.memory_gb}
+    if cluster.memory_gb == ClusterConfig.memory_gb:  # made for any machine
+        sizes.clear()
+    if generator.kind == "vllm" and generator.device == "cpu":
+        sizes["generator.kv_cache_gb"] = generator.kv_cache_gb
+    for where, size in sizes.items():
+        if size * GB > memory:
+            what = f"{size:g} GB exceed this machine's memory, {memory / GB:.3g} GB"
+            yield DesaError(what, where=where, hint="lower it, or use cluster=existing")
 
 
 def decoding_problems(config: RunConfig) -> Iterator[DesaError]:

@@ -13,6 +13,7 @@ from desa_ray.pipeline.machine import Machine, this_machine
 from desa_ray.pipeline.stage import Pool, Stage
 
 GB = 2**30
+SERIAL_CPUS = 2  # threads of an encoder of cluster=serial, on any machine
 
 
 def check_feasible(
@@ -70,15 +71,14 @@ def _pool_problems(
                 where=pool.settings.gpus,
                 hint="use cluster=existing with GPU nodes, or lower it",
             )
-        if cluster.kind != "local":
-            continue
-        if pool.cpus > cpus:
+        whole = "the local cluster" if cluster.kind == "local" else "this machine"
+        if pool.cpus > (cpus if cluster.kind == "local" else max(cpus, SERIAL_CPUS)):
             yield DesaError(
-                f"a worker of {name} takes {pool.cpus:g} CPUs, the local cluster has {cpus}",
+                f"a worker of {name} takes {pool.cpus:g} CPUs, {whole} has {cpus}",
                 where=pool.settings.cpus,
                 hint="lower it, or use cluster=existing",
             )
-        elif pool.gpus <= machine.gpus and size:
+        elif cluster.kind == "local" and pool.gpus <= machine.gpus and size:
             # The defaults are made for any machine: on a small one fewer workers start. More is
             # a setting that the user gave.
             asked, default = getattr(cluster, size), getattr(ClusterConfig(), size)

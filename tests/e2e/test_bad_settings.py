@@ -123,6 +123,34 @@ def test_a_bad_override_is_one_error_with_its_hint(name, collection, refuse, tmp
     assert not (tmp_path / "home").exists()
 
 
+SIZES = {
+    "a heap that no machine has": (
+        ["sparse.heap=99999999g"],
+        ["sparse.heap: ", "99999999g", "this machine"],
+    ),
+    "a heap that Java cannot start with": (["sparse.heap=1k"], ["sparse.heap: ", "1k", "64m"]),
+    "memory that no machine has": (
+        ["cluster.memory_gb=99999"],
+        ["cluster.memory_gb: 99999 GB", "this machine", "lower it"],
+    ),
+    "a cache that no machine has": (
+        ["generator=smollm2", "generator.kv_cache_gb=99999"],
+        ["generator.kv_cache_gb: 99999 GB", "this machine"],
+    ),
+    "threads that no machine has": (
+        ["cluster=serial", "cluster.encoder_cpus=9999"],
+        ["cluster.encoder_cpus: ", "9999", "this machine"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_that_no_machine_has_are_refused(name, collection, refuse):
+    overrides, words = SIZES[name]
+    where = ("dataset=beir_folder", f"dataset.path={collection}", "cluster=serial")
+    refuse(words, "plan", *where, *overrides)
+
+
 FILES = {
     "syntax": (b"name: mine\nchannels: [\n", ["mine.yaml:3: not YAML"]),
     "tab": (b"name: mine\n\tprompt: x\n", ["mine.yaml:2: not YAML"]),
