@@ -100,7 +100,8 @@ class Results:
         rows = []
         for number, entry in enumerate(self.cells):
             plain = {name: value for name, value in entry.items() if not isinstance(value, dict)}
-            kappa = float(Fraction(str(entry["kappa"])))
+            given = entry["kappa"]  # none where the rule has none
+            kappa = None if given is None else float(Fraction(str(given)))
             rows.append({"cell": number} | plain | {"kappa": kappa} | entry["metrics"])
         return pl.from_dicts(rows, infer_schema_length=None)
 

@@ -73,7 +73,9 @@ class DesaLauncher(Launcher):
         except DesaError:  # a search goes on after cells that failed
             self.earlier = _finished(folder) or self.earlier
             raise
-        entries, self.earlier = summaries[len(self.earlier) :], summaries
+        entries = summaries[len(self.earlier) :]
+        # Equal cells have one summary, which is listed once.
+        self.earlier += {id(entry): entry for entry in entries}.values()
         returns = []
         for overrides, entry in zip(job_overrides, entries, strict=True):
             done = JobReturn()

@@ -19,6 +19,7 @@ from desa_ray.config_values import Int
 from desa_ray.counting import counting
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.fusing import kappa_of
 from desa_ray.experiment.spec import CellSpec, Composed, cell_spec
 from desa_ray.output import print_text
 from desa_ray.pipeline.explain import Reason, explain
@@ -30,6 +31,7 @@ from desa_ray.terminal import PlainTable, screen, shown
 
 from .cli.app import Summaries, hydra_app, output_folder
 from .cli.composition import Plain, plain_of
+from .cli.given import check_used, distinct
 from .cli.plan_views import growth, plan_table, plan_tree, totals
 from .cli.planning import estimated, planned_cells
 from .cli.settings import spec_of
@@ -78,10 +80,10 @@ def _show(store: Store, cells: Sequence[Cell], options: PlanConfig, cluster: Clu
 
 def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:
     config = cell.config
-    name = (
-        f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name} kappa"
-        f" {config.fusion.kappa}"
-    )
+    name = f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name}"
+    kappa = kappa_of(config.method, config.fusion)
+    if kappa is not None:
+        name += f" kappa {kappa}"
     reasons = explain(store, cell.targets)
     total = sum(1 for _ in ancestors(cell.targets))
     if not reasons:
@@ -143,12 +145,15 @@ def _sweep(cells: Sequence[Composed], folder: Path, earlier: Summaries) -> Summa
     """Show the plan of all cells together; runs nothing."""
     del folder
     specs = [cell_spec(*cell, OPTIONS) for cell in counting(cells, "reading cells")]
-    show_plan(specs, plan_config(cells[0].settings))
+    check_used(specs)
+    show_plan(distinct(specs), plan_config(cells[0].settings))
     return [*earlier, *({} for _ in cells)]
 
 
 def _task(config: DictConfig) -> None:
-    show_plan([spec_of(config, output_folder(), OPTIONS)], plan_config(plain_of(config)))
+    specs = [spec_of(config, output_folder(), OPTIONS)]
+    check_used(specs)
+    show_plan(specs, plan_config(plain_of(config)))
 
 
 def main(arguments: list[str]) -> int:

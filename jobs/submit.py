@@ -23,7 +23,7 @@ from desa_ray.config_check import checked
 from desa_ray.credentials import refuse_credentials
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import setting_problems
-from desa_ray.experiment.spec import PATHS, Composed, cell_spec
+from desa_ray.experiment.spec import PATHS, CellSpec, Composed, cell_spec
 from desa_ray.plugins import Identity
 from desa_ray.printable import printable_lines
 from desa_ray.stages.plugged import named_plugins
@@ -34,6 +34,7 @@ from .cli.arrival import VARIABLE, expectation
 from .cli.composition import Plain, plain_of
 from .cli.config_folder import read_folder
 from .cli.console import note
+from .cli.given import check_used
 
 CONFIG_FOLDER = "conf"
 HINT_PATH = "give an absolute path on a disk that all nodes share"
@@ -60,9 +61,11 @@ class _Composed:
     def add(self, configs: Iterable[Plain]) -> None:
         """Check cells; raises `Problems` with everything wrong in any of them."""
         problems: dict[str, DesaError] = {}
+        specs: list[CellSpec] = []
         for config in configs:
             self.settings.append(_settings(config))
             spec = cell_spec(config, Path(), ("submit",))
+            specs.append(spec)
             found = [*_relative(config), *setting_problems(spec.config)]
             for problem in found:
                 problems.setdefault(str(problem), problem)
@@ -70,6 +73,7 @@ class _Composed:
                 self.plugins |= named_plugins(spec.config)
         if problems:
             raise Problems(problems.values())
+        check_used(specs)
 
 
 _composed = _Composed()

@@ -10,7 +10,7 @@ from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.channels import Channels
 from desa_ray.experiment.counted import counted
 from desa_ray.experiment.fused_by import fusion_params, fusion_work, wants_scores
-from desa_ray.experiment.fusing import with_rule
+from desa_ray.experiment.fusing import kappa_of, with_rule
 from desa_ray.experiment.methods import (
     BY_SCORES,
     ORIGINAL,
@@ -89,7 +89,9 @@ class Builder:
         scores: dict[str, Stage] = {}
         if wants_scores(method):
             scores = {c.name: made.top_scores(method, c, draw) for c in method.channels}
-        label = f"{method.name} draw {draw} kappa {config.fusion.kappa}"
+        label, kappa = f"{method.name} draw {draw}", kappa_of(method, config.fusion)
+        if kappa is not None:
+            label += f" kappa {kappa}"
         if config.fusion.rule != DEFAULT_RULE:
             label += f" {config.fusion.rule}"
         params, work = fusion_params(config, method, made.measures), fusion_work(config, method)

@@ -14,6 +14,7 @@ from desa_ray.experiment.cell_files import (
     write_records,
     write_runs,
 )
+from desa_ray.experiment.fusing import kappa_of
 from desa_ray.experiment.records import cell_records, cell_runs, labels, result_config
 from desa_ray.experiment.spec import CellSpec, flat
 from desa_ray.experiment.summary import cell_summary, per_draw
@@ -60,7 +61,8 @@ def finish_cell(
     write_json(spec.folder / "summary.json", {"cells": [entry]})
     if log is not None:
         draws = per_draw(records, measures)
-        numbers = {**_numbers(entry), "kappa": float(cell.config.fusion.kappa)}
+        kappa = kappa_of(cell.config.method, cell.config.fusion)
+        numbers = _numbers(entry) | ({} if kappa is None else {"kappa": float(kappa)})
         run = CellRun(
             cell=cell_digest(cell),
             name=name,

@@ -5,12 +5,11 @@ it.
 from fractions import Fraction
 from typing import Any
 
-from desa_ray.config import MethodConfig, RunConfig
+from desa_ray.config import FusionConfig, MethodConfig, RunConfig
 from desa_ray.core.evaluation import computed_plainly
 from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.core.rules.kinds import KINDS
-from desa_ray.experiment.fusing import rule_params
+from desa_ray.experiment.fusing import kappa_of, rule_params
 from desa_ray.experiment.methods import BY_SCORES, SCORE
 from desa_ray.experiment.pools import replay_pool
 from desa_ray.stages.fusion import FusionWork
@@ -32,9 +31,9 @@ def fusion_params(config: RunConfig, method: MethodConfig, measures: list[str]) 
     Args:
         method: as it is fused (`fusing.with_rule`).
     """
-    fusion, kind = config.fusion, KINDS.get(method.fusion)
-    # 0 for rules that have none
-    kappa = Fraction(0) if kind is not None and not kind.wants_kappa else fusion.kappa
+    fusion, kappa = config.fusion, kappa_of(method, config.fusion)
+    if kappa is None:  # what keys hold of rules that have none; of the oldest of them, 60
+        kappa = FusionConfig.kappa if method.fusion == SCORE else Fraction(0)
     params: dict[str, Any] = {
         "channels": [
             {"name": own.name, "kind": own.kind, "weight": str(own.weight)}

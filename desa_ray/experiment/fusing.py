@@ -10,7 +10,7 @@ from typing import Any
 from desa_ray.config import DEFAULT_RULE, FusionConfig, MethodConfig, RunConfig
 from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.fusion.weights import TOP_SCORES
-from desa_ray.core.rules.kinds import ALIASES, KINDS
+from desa_ray.core.rules.kinds import ALIASES, KINDS, uses_kappa
 from desa_ray.errors import DesaError, choices
 from desa_ray.experiment.methods import BY_SCORES, SCORE
 from desa_ray.stages.plugged import rule_names
@@ -61,6 +61,11 @@ def rule_params(method: MethodConfig, fusion: FusionConfig) -> dict[str, Any]:
         bounds.append([own[name] if name in used else None for name in ("least", "most")])
     rule = {"normaliser": _normaliser(method.fusion, fusion), "mean": fusion.mean, "bounds": bounds}
     return {"rule": rule}
+
+
+def kappa_of(method: MethodConfig, fusion: FusionConfig) -> Fraction | None:
+    """Kappa, where the rule that fuses the method has one."""
+    return fusion.kappa if uses_kappa(with_rule(method, fusion).fusion) else None
 
 
 def _normaliser(name: str, fusion: FusionConfig) -> str | None:

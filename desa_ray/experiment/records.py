@@ -21,6 +21,7 @@ from desa_ray.core.evaluation import (
 from desa_ray.core.judged import COLUMNS as OF_JUDGMENTS
 from desa_ray.core.judged import NDCG_CUTOFF, RECALL_CUTOFF, judged_columns
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.fusing import kappa_of
 from desa_ray.experiment.methods import REFERENCES_PROMPT, generator_label, prompts
 from desa_ray.experiment.settings import cell_settings
 from desa_ray.pipeline.stage import Stage
@@ -154,12 +155,13 @@ def _encoder_label(cell: Cell) -> str | None:
 def labels(cell: Cell) -> dict[str, Any]:
     """What identifies a cell to people."""
     config = cell.config
+    kappa = kappa_of(config.method, config.fusion)
     return {
         "dataset": config.dataset.name,
         "method": config.method.name,
         "generator": generator_label(config.method, config.generator, config.prompt),
         "encoder": _encoder_label(cell),
-        "kappa": str(config.fusion.kappa),
+        "kappa": None if kappa is None else str(kappa),
         "k": config.fusion.k,
         "n_refs": config.n_refs if REFERENCES_PROMPT in prompts(config.method) else None,
         "corpus_docs": cell.collection.counts["documents"],

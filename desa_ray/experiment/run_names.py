@@ -27,7 +27,9 @@ def run_names(cells: Sequence[Cell]) -> list[str]:
             varying.append(name)
     names: list[str] = []
     for own in named:
-        parts = [own["dataset"], own["method"], f"k{own['kappa']}"]
+        parts = [own["dataset"], own["method"]]
+        if own["kappa"] is not None:
+            parts.append(f"k{own['kappa']}")
         for name in varying:
             if own[name] is not None:
                 parts.append(str(own[name]) if name in PLAIN else f"{name} {own[name]}")

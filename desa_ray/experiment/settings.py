@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from desa_ray.config import DEFAULT_RULE
+from desa_ray.config import DEFAULT_RULE, RunConfig
 from desa_ray.engines.prompts import Prompt
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.methods import RECORDED, given_prompt, own_prompts, prompts
@@ -73,6 +73,12 @@ def cell_settings(cell: Cell) -> dict[str, str]:
         found |= _decoding([prompt.decoded(config.decoding) for prompt in used])
     left_out = {*LABELLED, *NO_KEY, *(name for name, was in LATER.items() if found[name] == was)}
     return {name: found[name] for name in sorted(found) if name not in left_out}
+
+
+def flat_settings(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Every setting of a configuration by its dotted name; what is not set (null) is left out."""
+    for setting in fields(config):
+        yield from _flat(getattr(config, setting.name), setting.name)
 
 
 def _learned_files(fused: Stage) -> dict[str, str]:

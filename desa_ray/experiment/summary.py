@@ -1,6 +1,6 @@
 """The summary of a cell: means over queries of its records, and the names that metrics have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -14,6 +14,7 @@ from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.build import Cell
+from desa_ray.experiment.fusing import kappa_of
 from desa_ray.experiment.records import labels
 from desa_ray.stages.rule_fusion import why_no_depths
 
@@ -151,10 +152,9 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
     counts).
     """
     measures = cell.fused[0].params["measures"]
-    kappa = cell.config.fusion.kappa
-    shown: Mapping[str, Any] = labels(cell) | {
-        "kappa": int(kappa) if kappa.denominator == 1 else str(kappa)
-    }
+    kappa, shown = kappa_of(cell.config.method, cell.config.fusion), labels(cell)
+    if kappa is not None and kappa.denominator == 1:
+        shown["kappa"] = int(kappa)
     of_draws, of_queries = fallback_pct(records)
     rule, reason = cell.config.fusion.rule, why_no_depths(cell.fused[0].params)
     return {

@@ -111,13 +111,6 @@ class Sweep:
             except DesaError as unlogged:  # the other cells go on
                 self.failures[number] = Problems([error, unlogged])
 
-    def _name(self, number: int) -> str:
-        config = self.specs[number].config
-        return (
-            f"cell {number} ({config.dataset.name} {config.method.name} kappa"
-            f" {config.fusion.kappa})"
-        )
-
     def close(self) -> None:
         """Write the summary of what is finished, if anything is."""
         if self.entries or self.failures:
@@ -129,7 +122,7 @@ class Sweep:
         if self.summary is None or (began < self.next_write and not at_once):
             return
         failed = [
-            {"cell": self._name(number), "error": str(error)}
+            {"cell": f"cell {number} ({self.names[number]})", "error": str(error)}
             for number, error in sorted(self.failures.items())
         ]
         write_json(
@@ -159,6 +152,6 @@ class Sweep:
             raise Problems([*own, *gone[:1]])
 
     def _named(self, number: int, error: DesaError) -> DesaError:
-        named = DesaError(str(error), where=f"failed: {self._name(number)}")
+        named = DesaError(str(error), where=f"failed: cell {number} ({self.names[number]})")
         named.exit_code = error.exit_code
         return named

@@ -10,7 +10,8 @@ description but different numbers are an error, because no table could show both
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import polars as pl
 
 from desa_ray.config import DEFAULT_RULE
+from desa_ray.core.rules.kinds import uses_kappa
 from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.report.names import LEAVES_OUT, STAND_IN
@@ -26,8 +28,15 @@ from desa_ray.store.content import rows_content
 from desa_ray.types import sha256_json
 
 LABELS = ("dataset", "method", "generator", "encoder", "kappa", "k", "n_refs", "corpus_docs")
-# Settings that records name only where they are not these.
-UNNAMED = {"fusion.rule": DEFAULT_RULE}
+# Settings that records name only where they are not these (`experiment/settings.py`, `LATER`).
+UNNAMED = {
+    "fusion.rule": DEFAULT_RULE,
+    "sparse.analyzer": "en",
+    "sparse.kind": "bm25",
+    "evaluation.exponential_cutoffs": "false",
+    "encoder.engine": "cpu",
+}
+CHANNEL_KIND = re.compile(r"method\.channels\.[0-9]+\.kind")
 MEANS = (
     *("ndcg_at_10", "recall_at_20", "depth_dense", "depth_sparse", "depth_total"),
     *("sparse_support", "dense_exhausted", "sparse_exhausted"),
@@ -47,7 +56,7 @@ class RecordedCell:
     method: str
     generator: str | None
     encoder: str | None
-    kappa: str
+    kappa: str | None
     k: int
     n_refs: int | None
     corpus_docs: int
@@ -131,11 +140,21 @@ def cut_cells(records: pl.DataFrame) -> list[RecordedCell]:
         named = _named(dict(zip(LABELS, labels, strict=False)))
         qrels_hash = str(labels[len(LABELS)])
         known = settings_of(labels[len(LABELS) + 2], source)
+        if not uses_kappa(_rule(known)):
+            # Records of earlier versions hold the one that was configured
+            named["kappa"], rows = None, rows.with_columns(kappa=pl.lit(None, pl.String))
         cell = RecordedCell(
             **named, qrels_hash=qrels_hash, records=rows, settings=known, place=place
         )
         problems += _incomplete(cell, source)
-        base = (*labels[: len(LABELS) + 1], sha256_json(sorted(cell.queries)))
+        base = (
+            *(
+                getattr(cell, name) if name == "kappa" else labels[at]
+                for at, name in enumerate(LABELS)
+            ),
+            qrels_hash,
+            sha256_json(sorted(cell.queries)),
+        )
         key = next((k for k in found if k[0] == base and _same(found[k][0], cell)), (base, place))
         if key not in found:
             found[key] = cell, source
@@ -182,21 +201,45 @@ def _same(first: RecordedCell, second: RecordedCell) -> bool:
 
 
 def _with_axes(found: Mapping[tuple, RecordedCell]) -> list[RecordedCell]:
-    """The cells, each knowing the settings in which cells with equal labels differ."""
-    groups: dict[Any, list[RecordedCell]] = {}
+    """The cells, each knowing the settings in which cells with equal labels differ; a cell whose
+    rule has no kappa is like those of any.
+    """
+    at = LABELS.index("kappa")
+    groups: dict[Any, dict[str | None, list[RecordedCell]]] = {}
     for (base, _), cell in found.items():
-        groups.setdefault(base, []).append(cell)
+        group = groups.setdefault((*base[:at], *base[at + 1 :]), {})
+        group.setdefault(cell.kappa, []).append(cell)
     axes: set[str] = set()
-    for cells in groups.values():
-        first, *others = cells
-        for other in others:
-            axes |= {name for name, _ in first.settings.items() ^ other.settings.items()}
+    for by_kappa in groups.values():
+        without = by_kappa.get(None, [])
+        for first, *others in by_kappa.values():
+            for other in (*others, *without):
+                axes |= {name for name, _ in first.settings.items() ^ other.settings.items()}
     ordered = tuple(sorted(axes))
-    unnamed = {name: value for name, value in UNNAMED.items() if name in axes}
     return [
-        replace(cell, axes=ordered, settings={**unnamed, **cell.settings})
+        replace(cell, axes=ordered, settings={**_unnamed(cell, axes), **cell.settings})
         for cell in found.values()
     ]
+
+
+def _unnamed(cell: RecordedCell, axes: Collection[str]) -> dict[str, str]:
+    """What a cell's records leave out of the settings in which cells differ, where it uses them."""
+    kinds = {value for name, value in cell.settings.items() if CHANNEL_KIND.fullmatch(name)}
+    unused = [
+        *(["encoder."] if cell.encoder is None else []),
+        *(["sparse."] if kinds and "sparse" not in kinds else []),
+    ]
+    return {
+        name: value
+        for name, value in UNNAMED.items()
+        if name in axes and not name.startswith(tuple(unused))
+    }
+
+
+def _rule(settings: Mapping[str, str]) -> str:
+    """What fused a cell: the rule of its method, or the one that was chosen."""
+    own = settings.get("method.fusion", DEFAULT_RULE)
+    return settings.get("fusion.rule", DEFAULT_RULE) if own == DEFAULT_RULE else own
 
 
 def number_of(value: object) -> float:

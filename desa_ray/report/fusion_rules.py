@@ -36,6 +36,8 @@ def rule_settings(study: Study) -> Rules:
         setting, words = study.setting, []
         for axis in axes:
             value = cell.value(axis)
+            if axis == "kappa" and value is None:
+                continue
             setting = setting.having(axis, value)
             if axis == "kappa" and value != study.setting.kappa:
                 words.append(f"κ {value}")

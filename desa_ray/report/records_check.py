@@ -22,8 +22,8 @@ from desa_ray.files import sha256_file
 from desa_ray.lines import shown
 from desa_ray.unpacking import plain_bytes
 
-TEXT = ("dataset", "method", "kappa", "qrels_hash", "config_hash", "fusion_key", "query_id")
-TEXT_OR_NONE = ("generator", "encoder")
+TEXT = ("dataset", "method", "qrels_hash", "config_hash", "fusion_key", "query_id")
+TEXT_OR_NONE = ("generator", "encoder", "kappa")
 FURTHER_TEXT = ("settings",)
 WHOLE = ("k", "corpus_docs", "draw")
 WHOLE_OR_NONE = ("n_refs", "depth_dense", "depth_sparse", "depth_total", "sparse_support")
@@ -147,7 +147,10 @@ def _rows(records: pl.DataFrame) -> str:
 
 def _outside(records: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Column -> rows whose value lies outside of what it measures."""
-    bad = {"kappa": records.filter(~_is_number("kappa", lambda value: -1 < value < MOST_RATIONAL))}
+    bad: dict[str, pl.DataFrame] = {}
+    if records.schema["kappa"] != pl.Null:
+        number = _is_number("kappa", lambda value: -1 < value < MOST_RATIONAL)
+        bad["kappa"] = records.filter(~number)
     for name, kind in records.schema.items():
         column = pl.col(name)
         if name in RANGES and kind != pl.Null:

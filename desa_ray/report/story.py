@@ -51,7 +51,9 @@ class Story:
             f"> {_line(source.queries['text'][source.row(self.query)])}",
             "",
             f"Draw {after['draw']}, "
-            + ", ".join(f"{title} {markdown(after[name])}" for title, name in USED)
+            + ", ".join(
+                f"{title} {markdown(after[n])}" for title, n in USED if after[n] is not None
+            )
             + ".",
             "",
             *self._generated(),

@@ -31,7 +31,7 @@ class Setting:
 
     encoder: str | None
     generator: str | None
-    kappa: str
+    kappa: str | None
     k: int
     n_refs: int | None
     further: Mapping[str, str | None] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class Study:
         setting = self.setting
         parts = [f"encoder {setting.encoder}" if setting.encoder else ""]
         parts.append(f"generator {setting.generator}" if setting.generator else "")
-        parts += [f"κ {setting.kappa}", f"K {setting.k}"]
+        parts += [f"κ {setting.kappa}" if setting.kappa else "", f"K {setting.k}"]
         parts.append(f"{setting.n_refs} references" if setting.n_refs else "")
         parts += [f"{name} {value}" for name, value in setting.further.items()]
         for dataset, (documents, _, queries) in self.collections.items():

@@ -65,7 +65,7 @@ def _record(study: Study, dataset: str, method: str, query: str, draw: int) -> d
     cell = study.cell(dataset, method)
     wanted = 0 if cell is not None and cell.draws == 1 else draw
     found = [] if cell is None else cell.records.filter(query_id=query, draw=wanted).to_dicts()
-    if not found:
+    if cell is None or not found:
         what = f"no record of {method}, draw {wanted}"
         raise DesaError(what, where=f"query {query}", hint="add the run that has it")
-    return {**found[0], "kappa": study.setting.kappa, "method": method, "dataset": dataset}
+    return {**found[0], "kappa": cell.kappa, "method": method, "dataset": dataset}

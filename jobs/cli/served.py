@@ -39,6 +39,7 @@ from desa_ray.places import working_folder
 
 from .app import Summaries, hydra_app, output_folder
 from .claims import outputs
+from .given import check_used, distinct
 from .planning import planned_stages
 from .settings import spec_of
 
@@ -108,14 +109,17 @@ def _composed(verb: str, overrides: Sequence[str], config_dir: str | None, answe
 
     def task(config: DictConfig) -> None:
         folder = output_folder()
-        given.append(answer([spec_of(config, folder)], folder, False))
+        specs = [spec_of(config, folder)]
+        check_used(specs)
+        given.append(answer(specs, folder, False))
 
     specs: list[CellSpec] = []
 
     def sweep(cells: Sequence[Composed], folder: Path, earlier: Summaries) -> Summaries:
-        # After those of earlier batches
-        specs.extend(cell_spec(*cell) for cell in counting(cells, "reading cells"))
-        given[:] = [answer(specs, folder, True)]
+        own = [cell_spec(*cell) for cell in counting(cells, "reading cells")]
+        check_used(own)
+        specs.extend(own)  # after those of earlier batches
+        given[:] = [answer(distinct(specs), folder, True)]
         return [*earlier, *({} for _ in cells)]
 
     hydra_app(verb, "config", arguments(overrides, config_dir), task, sweep=sweep)

@@ -138,3 +138,52 @@ def test_a_sweep_over_an_axis_has_a_row_a_value(axis, collection: Path, tmp_path
     study = Study(pl.concat(frames))
     rows = [row.values.get(axis) for row in grid_table(study, FEW).rows]
     assert sorted(map(str, rows)) == sorted(values)
+
+
+def test_a_setting_that_records_leave_out_has_its_value_of_then():
+    """An `en` cell, of records that do not name the analyzer, is not one of another analyzer."""
+    frames = []
+    for analyzer in (None, "de"):
+        for method in ("original", "mine"):
+            records = swept("sparse.b", "0.4", method)
+            settings = {"sparse.b": "0.4", "method.channels.0.kind": "sparse"}
+            settings |= {"sparse.analyzer": analyzer} if analyzer else {}
+            hashed = f"{method} {analyzer}"
+            changed = pl.col("ndcg_at_10") * (0.5 if analyzer else 1)
+            frames.append(
+                records.with_columns(
+                    changed, settings=pl.lit(json.dumps(settings)), config_hash=pl.lit(hashed)
+                )
+            )
+    study = Study(pl.concat(frames, how="diagonal_relaxed"))
+    assert study.setting.further == {"sparse.analyzer": "en"}
+    german = study.setting.having("sparse.analyzer", "de")
+    for method in ("original", "mine"):
+        own, other = study.cell("scifact", method), study.cell("scifact", method, german)
+        assert own is not None
+        assert other is not None
+        assert own.config_hash == f"{method} None"
+        assert other.config_hash == f"{method} de"
+
+
+def test_rules_without_kappa_are_rules_of_any_kappa():
+    """Older records hold the kappa that was configured; the cells are one all the same."""
+    frames = []
+    for kappa, rule in (("10", None), ("60", None), ("10", "combsum"), ("60", "combsum")):
+        for method in ("original", "mine"):
+            records = swept("sparse.b", "0.4", method)
+            settings = {"sparse.b": "0.4"} | ({"fusion.rule": rule} if rule else {})
+            hashed = f"{method} {rule or kappa}"
+            frames.append(
+                records.with_columns(
+                    kappa=pl.lit(kappa),
+                    settings=pl.lit(json.dumps(settings)),
+                    config_hash=pl.lit(hashed),
+                )
+            )
+    study = Study(pl.concat(frames, how="diagonal_relaxed"))
+    assert len(study.cells) == 6
+    assert [cell.kappa for cell in study.cells].count(None) == 2
+    assert study.setting.further == {"fusion.rule": "rrf"}
+    assert [own.config_hash for own in study.cells_of("mine")] == ["mine 10"]
+    assert len(study.varied("kappa")) == 2

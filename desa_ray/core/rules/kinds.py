@@ -87,8 +87,20 @@ KINDS: dict[str, RuleKind] = {
     "zscore": RuleKind(None, normaliser="z_score", fixed_normaliser=True),
     "opensearch": RuleKind(None, None, normaliser="min_max", normalisers=OPENSEARCH, clips=True),
 }
+WITHOUT_KAPPA = ("score",)  # of the fusions outside this table (desa_ray/core/fusion/scores.py)
 ALIASES = {"weighted_rrf": "rrf"}  # weights are those of lists either way
 KINDS.update({alias: KINDS[name] for alias, name in ALIASES.items()})
+
+
+def uses_kappa(name: str) -> bool:
+    """Whether a fusion uses kappa: a rule of another name, a plug-in's or an older one, may."""
+    kind = KINDS.get(name)
+    return name not in WITHOUT_KAPPA and (kind is None or kind.wants_kappa)
+
+
+def without_effect(name: str) -> dict[str, str]:
+    """Settings of fusion that a rule does not read, and why."""
+    return {} if uses_kappa(name) else {"kappa": f"rule {name!r} has no kappa"}
 
 
 def kind_of(name: str) -> RuleKind:
