@@ -138,7 +138,8 @@ class GeneratorConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class SparseConfig:
-    """BM25 through Lucene (`kind` bm25), or learned impacts (`impact`: of a file).
+    """BM25 through Lucene (`kind` bm25), or learned impacts (`impact`: of a file, `splade`: of a
+    model).
 
     k1 and b as in the paper; `scores` are Lucene's own, or those that Anserini's searcher makes of
     them; `java_home` overrides the Java that the install brings. `analyzer` makes terms of texts
@@ -147,7 +148,7 @@ class SparseConfig:
     """
 
     name: Name = "bm25"
-    kind: Literal["bm25", "impact"] = "bm25"
+    kind: Literal["bm25", "impact", "splade"] = "bm25"
     k1: Annotated[Float, Field(ge=0, le=10**6)] = 0.9
     b: Annotated[Float, Field(ge=0, le=1)] = 0.4
     analyzer: Analyzer = "en"
@@ -156,13 +157,23 @@ class SparseConfig:
     scores: Literal["raw", "adjusted"] = "raw"
     java_home: Text | None = None  # no key
     heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key
-    # impact: None for 100, 100 and sum
+    # impact and splade: None for 100, 100 and sum
     scale: Scale | None = None  # of documents' weights, which become whole numbers
     query_scale: Scale | None = None
     combine: Literal["sum", "max", "joint"] | None = None
+    # impact
     impacts: Text | None = None  # no key: contents are hashed instead
     tokenizer: Text | None = None  # no key: likewise; None: terms of `analyzer`
     token_weights: Text | None = None  # no key: likewise; None: each token weighs 1
+    # splade: the model is found as an encoder's is; None for what it says itself
+    model: Text | None = None
+    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None
+    package: Text | None = None
+    weights: Text | None = None
+    path: Text | None = None  # no key: weights are hashed instead
+    max_tokens: Annotated[Int, Field(ge=8, le=10**6)] | None = None  # None for 256
+    pooling: Literal["max", "sum"] | None = None
+    activation: Literal["relu", "log1p_relu"] | None = None
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -24,6 +24,7 @@ MAX_NUMBER = 1 << 20  # of layers, heads, dimensions or positions
 FLOATS = {"F16": np.float16, "F32": np.float32, "F64": np.float64}
 OTHER = "use encoder.backend=sentence_transformers for other architectures"
 AGAIN = "fetch it again"
+DECODER = "cls.predictions.decoder.weight"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Tensor:
 
 
 def read_header(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name, without a leading `bert.`, as its header describes
+    """The tensors of a safetensors file by name, as `plain_name` gives it and its header describes
     them.
 
     Raises:
@@ -145,11 +146,22 @@ def read_header(path: Path) -> dict[str, Tensor]:
         if tensor is None:
             what = f"not a readable safetensors file: tensor {shown(name)} is {shown_value(entry)}"
             raise DesaError(what, where=str(path), hint=AGAIN)
-        plain = name.removeprefix("bert.")
+        plain = plain_name(name)
         if plain in tensors:
             raise DesaError(f"tensor {shown(plain)} is listed twice", where=str(path), hint=AGAIN)
         tensors[plain] = tensor
     return tensors
+
+
+def plain_name(name: str) -> str:
+    """A tensor's name without a leading `bert.`, and without the names that weights from TensorFlow
+    have for the scale and bias of a norm.
+    """
+    plain = name.removeprefix("bert.")
+    for old, new in (("gamma", "weight"), ("beta", "bias")):
+        if plain.endswith(f"LayerNorm.{old}"):
+            plain = plain.removesuffix(old) + new
+    return plain
 
 
 def _tensor(entry: Any, begin: int, size: int) -> Tensor | None:
@@ -179,9 +191,12 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
     return tuple(value) if fits else None
 
 
-def check_weights(path: Path, architecture: Architecture) -> None:
+def check_weights(path: Path, architecture: Architecture, *, head: bool = False) -> None:
     """Every tensor of the architecture is there, in its shape, and finite; read once per process
     while the file lasts.
+
+    Args:
+        head: with the head of a masked language model.
 
     Raises:
         DesaError: names the tensor that is missing, misshapen or not finite.
@@ -190,13 +205,16 @@ def check_weights(path: Path, architecture: Architecture) -> None:
         found = path.stat()
     except OSError as error:
         raise DesaError(f"cannot be read: {error.strerror or error}", where=str(path)) from None
-    _checked(path, architecture, (found.st_size, found.st_mtime_ns, found.st_ino))
+    _checked(path, architecture, head, (found.st_size, found.st_mtime_ns, found.st_ino))
 
 
 @lru_cache(maxsize=64)
-def _checked(path: Path, architecture: Architecture, _: tuple[int, int, int]) -> None:
+def _checked(path: Path, architecture: Architecture, head: bool, _: tuple[int, int, int]) -> None:
     tensors = read_header(path)
-    for name, shape in _shapes(tensors, architecture):
+    shapes = [*_shapes(tensors, architecture)]
+    if head:
+        shapes += _head_shapes(tensors, architecture.hidden)
+    for name, shape in shapes:
         tensor = tensors.get(name)
         if tensor is None:
             hint = "check that it is a BERT encoder and that config.json belongs to it"
@@ -252,6 +270,19 @@ def _shapes(
         yield from _linear(f"{layer}.intermediate.dense", wide, hidden)
         yield from _linear(f"{layer}.output.dense", hidden, wide)
         yield from _norm(f"{layer}.output.LayerNorm", hidden)
+
+
+def _head_shapes(
+    tensors: Mapping[str, Tensor], hidden: int
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """As `_shapes`, of the head; its matrix is that of the embeddings where it has none."""
+    words = tensors.get("embeddings.word_embeddings.weight")
+    size = words.shape[0] if words is not None and words.shape else 0
+    yield from _linear("cls.predictions.transform.dense", hidden, hidden)
+    yield from _norm("cls.predictions.transform.LayerNorm", hidden)
+    yield "cls.predictions.bias", (size,)
+    if DECODER in tensors:
+        yield DECODER, (size, hidden)
 
 
 def _linear(name: str, out: int, into: int) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -1,5 +1,5 @@
 """A BERT encoder's safetensors as one ONNX graph, without torch: token ids in, one hidden state per
-token out.
+token out, or the logits of its masked-language-model head.
 
 Pooling stays outside the graph on purpose: onnxruntime sums over tokens in an order that depends on
 the batch, while the hidden state of a token depends on its text and padded length alone
@@ -16,30 +16,38 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from desa_ray.engines.bert_files import OTHER, Architecture, check_weights
+from desa_ray.engines.bert_files import (
+    DECODER,
+    OTHER,
+    Architecture,
+    check_weights,
+    plain_name,
+)
 from desa_ray.errors import DesaError
 
 OPSET, IR_VERSION = 23, 10  # the first opset with Attention
 IDS, MASK, HIDDEN = "input_ids", "attention_mask", "last_hidden_state"
+LOGITS = "logits"
 
 
-def convert(weights: Path, architecture: Architecture) -> bytes:
+def convert(weights: Path, architecture: Architecture, *, head: bool = False) -> bytes:
     """The serialised graph of a BERT encoder.
 
     Inputs `input_ids`, `attention_mask`: int64 [batch, length]. Output `last_hidden_state`: float32
-    [batch, length, hidden]. Equal weights and architecture give equal bytes.
+    [batch, length, hidden]; or, with `head`, `logits`: float32 [batch, length, words]. Equal
+    weights and architecture give equal bytes.
 
     Raises:
         DesaError: as `check_weights`, or too large for a graph.
     """
-    check_weights(weights, architecture)
+    check_weights(weights, architecture, head=head)
     try:
         tensors = load_file(weights)
     except (SafetensorError, OSError, TypeError, ValueError) as error:
         what = f"not a readable safetensors file: {' '.join(str(error).split())}"
         raise DesaError(what, where=str(weights), hint="fetch it again") from None
     try:
-        return _Bert(tensors, architecture).model().SerializeToString(deterministic=True)
+        return _Bert(tensors, architecture).model(head).SerializeToString(deterministic=True)
     except ValueError as error:  # protobuf holds 2 GiB
         raise DesaError(f"cannot be converted: {error}", where=str(weights), hint=OTHER) from None
 
@@ -51,7 +59,7 @@ class _Bert:
     """
 
     def __init__(self, tensors: dict[str, np.ndarray], architecture: Architecture):
-        self.tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+        self.tensors = {plain_name(name): tensor for name, tensor in tensors.items()}
         self.architecture = architecture
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, np.ndarray] = {}
@@ -135,21 +143,36 @@ class _Bert:
             f"{name}.output.LayerNorm",
         )
 
-    def model(self) -> onnx.ModelProto:
+    def logits(self, x: str) -> str:
+        """The head's score of every word at every token: [B, T, words]."""
+        name = "cls.predictions.transform"
+        x = self.layer_norm(self.node("Gelu", self.linear(x, f"{name}.dense")), f"{name}.LayerNorm")
+        tied = "embeddings.word_embeddings.weight"
+        words = self.weight(DECODER if DECODER in self.tensors else tied)
+        scores = self.node("MatMul", x, self.constant("decoder", np.ascontiguousarray(words.T)))
+        return self.node(
+            "Add", scores, self.constant("decoder.bias", self.weight("cls.predictions.bias"))
+        )
+
+    def model(self, head: bool) -> onnx.ModelProto:
         visible, x = self.visible_tokens(), self.embeddings()
         for number in range(self.architecture.layers):
             x = self.layer(x, f"encoder.layer.{number}", visible)
-        self.nodes.append(helper.make_node("Identity", [x], [HIDDEN]))
+        output, width = HIDDEN, self.architecture.hidden
+        if head:
+            x, output = self.logits(x), LOGITS
+            width = len(self.tensors["cls.predictions.bias"])
+        self.nodes.append(helper.make_node("Identity", [x], [output]))
         inputs = [
             helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
             for name in (IDS, MASK)
         ]
-        shape = ["batch", "length", self.architecture.hidden]
+        shape = ["batch", "length", width]
         graph = helper.make_graph(
             self.nodes,
             "bert",
             inputs,
-            [helper.make_tensor_value_info(HIDDEN, TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
             [numpy_helper.from_array(value, name) for name, value in self.constants.items()],
         )
         return helper.make_model(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from desa_ray.config import SparseConfig
 from desa_ray.core.impacts import SCALE, checked_weights, quantised
 from desa_ray.engines.model_files import sha256_file
+from desa_ray.engines.splade import splade_identity
 from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.errors import DesaError
 from desa_ray.lines import shown_value
@@ -56,12 +57,15 @@ class TokenWeigher:
         return found
 
 
-def sparse_identity(config: SparseConfig, analysis: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def sparse_identity(
+    config: SparseConfig, analysis: Mapping[str, str], model_home: Path
+) -> dict[str, dict[str, Any]]:
     """Everything that decides the impacts of documents and the weights of queries, for artifact
     keys: under `documents` and `queries`. Empty for BM25.
 
     Args:
         analysis: analyzer and Lucene version.
+        model_home: folder for models put there by hand.
 
     Raises:
         DesaError: a file is missing or not what it must be.
@@ -73,6 +77,9 @@ def sparse_identity(config: SparseConfig, analysis: Mapping[str, str]) -> dict[s
         "scale": config.query_scale or SCALE,
         "combine": config.combine or "sum",
     }
+    if config.kind == "splade":
+        own = splade_identity(config, model_home)
+        return {"documents": {**own, "scale": config.scale or SCALE}, "queries": own | queries}
     if config.impacts is None:
         hint = "set sparse.impacts to the JSONL file of the documents' impacts"
         raise DesaError("sparse=impact without impacts", where="sparse.impacts", hint=hint)
@@ -92,8 +99,17 @@ def sparse_identity(config: SparseConfig, analysis: Mapping[str, str]) -> dict[s
     return {"documents": documents, "queries": queries}
 
 
+def load_splade(
+    config: SparseConfig, *, threads: int, model_home: Path, batch_size: int
+) -> TermWeigher:
+    """The engine of documents and queries of a SPLADE model; arguments as of `load_encoder`."""
+    from desa_ray.engines.splade import SpladeEncoder
+
+    return SpladeEncoder(config, threads=threads, model_home=model_home, batch_size=batch_size)
+
+
 def load_weigher(config: SparseConfig, analyzer: str) -> TermWeigher:
-    """The engine of the query side.
+    """The engine of the query side of a file of impacts.
 
     Args:
         analyzer: a name that `desa_ray.engines.analysis` makes, used without a tokenizer.

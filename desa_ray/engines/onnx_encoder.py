@@ -7,7 +7,7 @@ hidden states, and each text is pooled by itself, in float64, over its own token
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from desa_ray.types import sha256_json
 
 PAD_MULTIPLE = 8
 CUDA = "CUDAExecutionProvider"
+
+Opened = Callable[[bytes | Path, int, Path], ort.InferenceSession]  # graph, threads, weights
 
 
 class OnnxEncoder:
@@ -48,16 +50,15 @@ class OnnxEncoder:
         self._pool = POOLING[config.pooling]
         self.block_size, self._batch_size = self._sizes(config, batch_size)
         self._ids = load_tokenizer(files.tokenizer, config.max_tokens)
-        self._session = self._opened(_graph(files, model_home), threads, files.weights)
-        self._hidden, self.dimension = _hidden_output(self._session, files.weights)
-        self._weights, self._words = files.weights, _words(files)
+        self._graph = TokenGraph(files, model_home, threads, self._opened)
+        self.dimension = self._graph.width
 
     def _sizes(self, config: EncoderConfig, batch_size: int) -> tuple[int, int]:
         """Texts that affect one another's vectors, and texts that are encoded at once."""
         return 1, batch_size
 
     def _opened(self, graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
-        return _session(graph, threads, weights, ["CPUExecutionProvider"])
+        return on_cpu(graph, threads, weights)
 
     def encode(self, texts: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
         """Unit vectors, float32 [len(texts), dimension], in the order of `texts`.
@@ -70,9 +71,8 @@ class OnnxEncoder:
         """
         tokens = [self._ids(text) for text in texts]
         vectors_ND = np.empty((len(texts), self.dimension), np.float32)
-        for batch in _batches([len(ids) for ids in tokens], self._batch_size):
-            ids_BT, mask_BT = _padded([tokens[row] for row in batch])
-            hidden_BTD = self._run(ids_BT, mask_BT)
+        for batch in batches([len(ids) for ids in tokens], self._batch_size):
+            hidden_BTD = self._graph.run([tokens[row] for row in batch])
             for row, hidden_TD in zip(batch, hidden_BTD, strict=True):
                 pooled_D = self._pool(hidden_TD[: len(tokens[row])])
                 with np.errstate(invalid="ignore", divide="ignore"):
@@ -81,8 +81,30 @@ class OnnxEncoder:
         check_unit_rows(vectors_ND, len(texts), self.dimension, names=names)
         return vectors_ND
 
-    def _run(self, ids_BT: np.ndarray, mask_BT: np.ndarray) -> np.ndarray:
-        """The hidden states of a batch, float32 [B, T, D]."""
+
+class TokenGraph:
+    """A graph from tokens to a vector for each: hidden states, or logits with `head`.
+
+    Attributes:
+        width: length of such a vector.
+    """
+
+    def __init__(
+        self,
+        files: ModelFiles,
+        model_home: Path,
+        threads: int,
+        opened: Opened,
+        *,
+        head: bool = False,
+    ):
+        self._session = opened(_graph(files, model_home, head), threads, files.weights)
+        self._hidden, self.width = _hidden_output(self._session, files.weights)
+        self._weights, self._words = files.weights, _words(files)
+
+    def run(self, tokens: Sequence[Sequence[int]]) -> np.ndarray:
+        """The vectors of a batch of equal padded length, float32 [B, T, D]."""
+        ids_BT, mask_BT = _padded(tokens)
         if self._words is not None and ids_BT.max(initial=0) >= self._words:
             what = f"the tokenizer gives token {ids_BT.max()}, but the weights have {self._words}"
             raise DesaError(
@@ -164,7 +186,7 @@ def _first_token(hidden_TD: np.ndarray) -> np.ndarray:
 POOLING = {"mean": _mean, "cls": _first_token}
 
 
-def _batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
     """Row numbers, at most `batch_size` together, of texts with equal padded length; long texts
     first.
 
@@ -190,6 +212,11 @@ def _padded(tokens: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
         ids_BT[row, : len(ids)] = ids
         mask_BT[row, : len(ids)] = 1
     return ids_BT, mask_BT
+
+
+def on_cpu(graph: bytes | Path, threads: int, weights: Path) -> ort.InferenceSession:
+    """A session of so many threads on the CPU; `weights` are for errors."""
+    return _session(graph, threads, weights, ["CPUExecutionProvider"])
 
 
 def _session(
@@ -242,7 +269,7 @@ def _hidden_output(session: ort.InferenceSession, weights: Path) -> tuple[str, i
     return outputs[0].name, outputs[0].shape[2]
 
 
-def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
+def _graph(files: ModelFiles, model_home: Path, head: bool) -> bytes | Path:
     """The ready-made graph's path, else the converted graph's bytes, converted once per content and
     kept.
 
@@ -252,7 +279,8 @@ def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
     if files.config is None:
         return files.weights
     architecture = read_architecture(files.config)
-    key = sha256_json([VERSIONS["onnx"], sha256_file(files.weights), asdict(architecture)])
+    own = [VERSIONS["onnx"], sha256_file(files.weights), asdict(architecture)]
+    key = sha256_json([*own, *(["head"] if head else [])])
     kept, digest = model_home / f"bert-{key[:12]}.onnx", model_home / f"bert-{key[:12]}.sha256"
     try:
         graph = kept.read_bytes()
@@ -263,7 +291,7 @@ def _graph(files: ModelFiles, model_home: Path) -> bytes | Path:
 
     from desa_ray.engines.bert_onnx import convert
 
-    graph = convert(files.weights, architecture)
+    graph = convert(files.weights, architecture, head=head)
     try:
         model_home.mkdir(parents=True, exist_ok=True)
         _write(kept, graph)

@@ -112,15 +112,15 @@ class Channels:
     ) -> Stage:
         size, queries = self.config.cluster.shard_queries * 4, self.collection.queries
         if self.learned:
-            weigh = QueryWeightsWork(weigher_pool(self.config, self._indexers, self.learned), size)
-            own = self.learned["queries"]
+            pool = weigher_pool(self.config, self._indexers, self.learned, self.model_home)
+            weigh, own = QueryWeightsWork(pool, size), self.learned["queries"]
             return query_weights_stage(queries, generation, source, used, numbers, own, weigh)
         work = TermsWork(self._indexers, size)
         return terms_stage(queries, generation, source, used, numbers, self._analysis, work)
 
     def _postings(self) -> Stage:
         if self.learned:
-            return learned_postings(self.config, self.collection, self.learned)
+            return learned_postings(self.config, self.collection, self.learned, self.model_home)
         work = PostingsWork(self._indexers, self.config.cluster.range_documents)
         return postings_stage(self.collection.documents, self._analysis, work)
 

@@ -5,6 +5,7 @@ learned impacts.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from desa_ray.config import RunConfig, SparseConfig
@@ -12,7 +13,7 @@ from desa_ray.core.feedback import FEEDBACK
 from desa_ray.core.operators import SPARSE_OPERATORS
 from desa_ray.core.reweighting import SPARSE_TERMS
 from desa_ray.engines.analysis import analyzer_name
-from desa_ray.engines.learned_sparse import load_weigher
+from desa_ray.engines.learned_sparse import load_splade, load_weigher
 from desa_ray.errors import DesaError
 from desa_ray.experiment.pools import scorer_pool
 from desa_ray.pipeline.provenance import installed
@@ -21,11 +22,21 @@ from desa_ray.stages.collection import CollectionStages
 from desa_ray.stages.impacts import (
     ImpactFileWork,
     ImpactPostingsWork,
+    SpladeWork,
     impact_postings_stage,
     impacts_stage,
 )
 from desa_ray.types import sha256_json
 
+# Settings of kinds
+OWN = {
+    "impact splade": ("scale", "query_scale", "combine"),
+    "impact": ("impacts", "tokenizer", "token_weights"),
+    "splade": (
+        *("model", "revision", "package", "weights", "path", "max_tokens"),
+        *("pooling", "activation"),
+    ),
+}
 Identity = Mapping[str, Mapping[str, Any]]  # of `engines.learned_sparse.sparse_identity`
 
 
@@ -43,23 +54,48 @@ def scoring_params(sparse: SparseConfig) -> dict[str, Any]:
     return own | ({"scores": sparse.scores} if sparse.scores != "raw" else {})
 
 
-def learned_impacts(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
-    """The impacts of the documents."""
+def file_impacts(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
+    """The impacts of the documents, of a file."""
     documents = collection.documents
     work = ImpactFileWork(str(config.sparse.impacts), collection.whole or documents)
     return impacts_stage(documents, learned["documents"], work)
 
 
-def learned_postings(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
+def learned_postings(
+    config: RunConfig, collection: CollectionStages, learned: Identity, model_home: Path
+) -> Stage:
     """The postings of the documents' impacts."""
     work = ImpactPostingsWork(scorer_pool(config, dense=False), config.cluster.range_documents)
-    return impact_postings_stage(learned_impacts(config, collection, learned), work)
+    if config.sparse.kind == "impact":
+        return impact_postings_stage(file_impacts(config, collection, learned), work)
+    pool = splade_pool(config, learned, model_home)
+    weigh = SpladeWork(pool, config.cluster.shard_documents)
+    return impact_postings_stage(
+        impacts_stage(collection.documents, learned["documents"], weigh), work
+    )
 
 
-def weigher_pool(config: RunConfig, lucene: Pool, learned: Identity) -> Pool:
+def splade_pool(config: RunConfig, learned: Identity, model_home: Path) -> Pool:
+    """SPLADE models, of documents and of queries: one per actor, `encoder_cpus` threads each."""
+    cluster = config.cluster
+    model = {name: own for name, own in learned["documents"].items() if name != "scale"}
+    load = partial(
+        load_splade,
+        config.sparse,
+        threads=cluster.encoder_cpus,
+        model_home=model_home,
+        batch_size=cluster.batch_size,
+    )
+    name = f"splade:{config.sparse.name}:{sha256_json(model)[:12]}"
+    return Pool(name, load, size=cluster.encoders, cpus=cluster.encoder_cpus)
+
+
+def weigher_pool(config: RunConfig, lucene: Pool, learned: Identity, model_home: Path) -> Pool:
     """What weighs the terms of query-side texts; `lucene`, the pool of JVMs, one of which it is
     where Lucene's analyzer makes the terms.
     """
+    if config.sparse.kind == "splade":
+        return splade_pool(config, learned, model_home)
     own = learned["queries"]
     load = partial(load_weigher, config.sparse, own.get("analyzer", ""))
     name = f"weigher:{sha256_json(own)[:12]}"
@@ -71,12 +107,13 @@ def weigher_pool(config: RunConfig, lucene: Pool, learned: Identity) -> Pool:
 def learned_problems(config: RunConfig) -> Iterator[DesaError]:
     """What only BM25 has, asked for of learned impacts; or the other way round."""
     sparse = config.sparse
-    if sparse.kind == "bm25":
-        learned = ("scale", "query_scale", "combine", "impacts", "tokenizer", "token_weights")
-        for name in learned:
+    for kind, names in OWN.items():
+        for name in names if sparse.kind not in kind.split() else ():
             if getattr(sparse, name) is not None:
-                what, hint = "is not of sparse=bm25", "leave it out, or use sparse=impact"
+                what = f"is not of sparse={sparse.kind}"
+                hint = f"leave it out, or use sparse={kind.split()[0]}"
                 yield DesaError(what, where=f"sparse.{name}", hint=hint)
+    if sparse.kind == "bm25":
         return
     if sparse.scores != "raw":
         what = f"scores={sparse.scores} is of sparse=bm25 alone"

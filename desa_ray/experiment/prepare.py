@@ -19,7 +19,7 @@ from desa_ray.engines.jvm import check_java
 from desa_ray.engines.learned_sparse import sparse_identity
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import decoding_problems, measures_of, setting_problems
-from desa_ray.experiment.learned import analysis, learned_impacts
+from desa_ray.experiment.learned import analysis, file_impacts
 from desa_ray.experiment.methods import check_generator_map, prompts
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.pipeline.execute import Quiet, present, run_stage
@@ -121,7 +121,9 @@ def prepare_cell(
     sparse, learned = config.sparse, None
     if any(channel.kind == "sparse" for channel in config.method.channels):
         learned = found.of(
-            lambda: known.of("sparse", [sparse], lambda: sparse_identity(sparse, analysis(sparse)))
+            lambda: known.of(
+                "sparse", [sparse], lambda: sparse_identity(sparse, analysis(sparse), models)
+            )
         )
     java = config.sparse.java_home
     found.of(lambda: known.of("java", [java], lambda: check_java(java)))
@@ -132,9 +134,9 @@ def prepare_cell(
     )
     if collection is not None and not found.problems:
         found.of(lambda: _check_grades(config, collection, known))
-        if learned:
+        if learned and sparse.kind == "impact":
             # Read and checked before anything expensive starts
-            found.of(lambda: _stored(learned_impacts(config, collection, learned)))
+            found.of(lambda: _stored(file_impacts(config, collection, learned)))
     found.raise_any()
     assert collection is not None
     assert identity is not None

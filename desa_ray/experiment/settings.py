@@ -38,6 +38,10 @@ NO_KEY = (
 )
 
 LEARNED = ("impacts", "query_weights")  # stages
+HASHED = {  # setting -> what their parameters call its contents
+    **{f"sparse.{name}": f"{name}_sha256" for name in ("impacts", "tokenizer", "token_weights")},
+    "sparse.path": "weights_sha256",
+}
 
 # A setting that came with a later version stands where it differs from what was done before it:
 # records of both versions then agree.
@@ -65,7 +69,7 @@ def cell_settings(cell: Cell) -> dict[str, str]:
     found |= {name: str(getattr(config, name)) for name in VALUES}
     found["encoder.engine"] = cell.engine  # what `auto` became
     if config.sparse.kind != "bm25":
-        found |= _learned_files(cell.fused[0])
+        found |= {name: own for name, own in _learned_files(cell.fused[0]).items() if name in found}
     own = own_prompts(config.method, config.prompt)
     used = [given_prompt(name, config.generator, own) for name in prompts(config.method)]
     found |= {f"prompt.{prompt.name}": prompt.hash[:12] for prompt in used}
@@ -89,9 +93,9 @@ def _learned_files(fused: Stage) -> dict[str, str]:
         stage = waiting.pop()
         waiting += stage.inputs.values()
         given = {**stage.params, **stage.params.get("weights", {})} if stage.name in LEARNED else {}
-        for name in ("impacts", "tokenizer", "token_weights"):
-            if digest := given.get(f"{name}_sha256"):
-                found[f"sparse.{name}"] = digest[:12]
+        for name, key in HASHED.items():
+            if digest := given.get(key):
+                found[name] = digest[:12]
     return found
 
 

@@ -29,6 +29,7 @@ PATHS = (
     ("generator", "path"),
     ("sparse", "java_home"),
     ("sparse", "impacts"),
+    ("sparse", "path"),
     ("sparse", "tokenizer"),
     ("sparse", "token_weights"),
     ("store", "root"),

@@ -1,10 +1,11 @@
 """Impacts: the documents' learned term weights as whole numbers, and their postings.
 
-Impacts of a file are read and checked in the driver before a plan is made; everything after them,
-ranges, postings, scores and rankings, is the code that BM25 uses.
+Impacts of a file are read and checked in the driver before a plan is made, those of a model are
+computed by shards of documents; everything after them, ranges, postings, scores and rankings, is
+the code that BM25 uses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +13,15 @@ from typing import Any
 
 import polars as pl
 
+from desa_ray.core.impacts import quantised
 from desa_ray.data.impact_files import read_impacts
 from desa_ray.engines.impact_postings import Impacts, bags, postings_of
+from desa_ray.engines.learned_sparse import TermWeigher
 from desa_ray.engines.model_files import sha256_file
 from desa_ray.errors import DesaError
+from desa_ray.lines import shown
 from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
-from desa_ray.pipeline.stage import Finished, Shard, Stage, Work, bounds
+from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.postings import PostingsWork, read_postings
 from desa_ray.stages.worker_cache import WorkerCache
@@ -64,12 +68,7 @@ class ImpactFileWork(Work):
         for part, (start, stop) in zip(
             shard.parts, pairwise(stage.stored_layout()["bounds"]), strict=True
         ):
-            own = found[start:stop]
-            table = {
-                "terms": [list(bag) for bag in own],
-                "weights": [list(bag.values()) for bag in own],
-            }
-            write_table(stage.artifact, part, pl.DataFrame(table, IMPACTS), IMPACTS)
+            _write(stage, part, found[start:stop])
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
         return finish_impacts(stage, layout)
@@ -77,6 +76,52 @@ class ImpactFileWork(Work):
     @classmethod
     def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
         return even_size(rows["corpus"])
+
+
+@dataclass(frozen=True)
+class SpladeWork(Work):
+    """Weighs the terms of documents with a model."""
+
+    pool: Pool
+    shard_documents: int
+    unit = "documents"
+    sized_by = "corpus"
+
+    def layout(self, stage: Stage) -> Mapping[str, Any]:
+        return {"bounds": bounds(stage.inputs["corpus"].rows, self.shard_documents)}
+
+    def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
+        return shards_of(layout, "part-{}.parquet")
+
+    def run(self, engine: TermWeigher, stage: Stage, shard: Shard) -> None:
+        documents = read_rows(stage.inputs["corpus"], shard.start, shard.stop)
+        found: list[dict[str, int]] = []
+        weighed = engine.weigh(documents["text"].to_list())
+        for name, weights in zip(documents["id"], weighed, strict=True):
+            try:
+                found.append(quantised(weights, stage.params["scale"]))
+            except DesaError as error:
+                hint = "lower sparse.scale, or fetch the model again"
+                raise DesaError(error.what, where=f"document {shown(name)}", hint=hint) from None
+        _write(stage, shard.parts[0], found)
+
+    def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        return finish_impacts(stage, layout)
+
+    @classmethod
+    def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
+        return even_size(rows["corpus"])
+
+    def shard_rows(self, rows: Rows) -> int:
+        return self.shard_documents
+
+
+def _write(stage: Stage, part: str, found: Sequence[Mapping[str, int]]) -> None:
+    table = {
+        "terms": [list(bag) for bag in found],
+        "weights": [list(bag.values()) for bag in found],
+    }
+    write_table(stage.artifact, part, pl.DataFrame(table, IMPACTS), IMPACTS)
 
 
 def finish_impacts(stage: Stage, layout: Mapping[str, Any]) -> Finished:

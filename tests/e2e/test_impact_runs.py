@@ -86,16 +86,16 @@ def channel(operator: str, prompt: str | None) -> list[str]:
 class Oracle:
     """Rankings from dictionaries of whole numbers."""
 
-    def __init__(self, folder: Path, vectors: Vectors, table: dict[str, float] | None):
+    def __init__(self, folder: Path, vectors: Vectors, table: dict[str, float] | None = None):
         self.folder, self.table = folder, table
-        self.documents = {name: _whole(vectors[name]) for name in sorted(vectors)}
+        self.documents = {name: whole(vectors[name]) for name in sorted(vectors)}
         self.queries = {row["_id"]: row["text"] for row in rows_of(folder / "queries.jsonl")}
 
     def weights(self, text: str) -> Bag:
         words = set(text.split()) & set(WORDS)
         if self.table is None:
             return dict.fromkeys(words, 100)
-        return _whole({word: self.table[word] for word in words if word in self.table})
+        return whole({word: self.table[word] for word in words if word in self.table})
 
     def texts(self, prompt: str) -> dict[str, list[str]]:
         rows = rows_of(self.folder / "generations" / f"{prompt}.jsonl")
@@ -117,7 +117,7 @@ class Oracle:
         return found
 
 
-def _whole(weights: dict[str, float]) -> Bag:
+def whole(weights: dict[str, float]) -> Bag:
     rounded = {term: round(weight * 100) for term, weight in weights.items()}
     return {term: weight for term, weight in rounded.items() if weight}
 
@@ -197,11 +197,15 @@ TWO = (
 COLUMNS = ("query_id", "depths", "top", "sparse_support", "ndcg_at_10", "recall_at_20")
 
 
-def records(place: Path, *overrides: str) -> pl.DataFrame:
+def recorded(overrides: list[str]) -> pl.DataFrame:
     """What all ways of ranking record."""
-    methods = ["method=desa", TWO, "fusion.k=5"]
-    found = desa_ray.run(given(place, *methods, *overrides)).records
+    found = desa_ray.run(overrides).records
     return found.select(name for name in COLUMNS if name in found.columns)
+
+
+def records(place: Path, *overrides: str) -> pl.DataFrame:
+    methods = ["method=desa", TWO, "fusion.k=5"]
+    return recorded(given(place, *methods, *overrides))
 
 
 @pytest.mark.parametrize("more", [[], ["cluster.range_documents=17", "cluster.shard_queries=2"]])
@@ -214,7 +218,7 @@ def test_lazy_and_counted_runs_give_the_complete_ones(place, tmp_path, more, mon
         assert records(place[0], f"ranking={ranking}", *more).equals(complete), ranking
 
 
-def _rankings(home: Path) -> dict[str, str]:
+def stored(home: Path) -> dict[str, str]:
     """Keys and contents of the rankings and postings of a store."""
     files = [*home.glob("store/ranking/*/manifest.json")]
     files += home.glob("store/impact_postings/*/manifest.json")
@@ -236,7 +240,7 @@ def test_ray_writes_what_the_serial_backend_writes(place, tmp_path):
             f"cluster.scorers={workers}", "cluster.range_documents=31", "tracking.enabled=false",
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        found.append(_rankings(home))
+        found.append(stored(home))
     assert found[0] == found[1] == found[2]
 
 

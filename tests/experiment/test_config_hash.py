@@ -31,11 +31,13 @@ from desa_ray.experiment.text_source import TextSource
 from desa_ray.store.artifacts import Store
 from tests.desa_fixtures import dataset
 from tests.impact_files import write_impacts
+from tests.splade_files import write_model
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SERVER = ("generator=openai_server", "generator.model=any", "draws=1")
 VLLM = ("generator=qwen2_5_7b", "generator.path=null", "draws=1")
 IMPACT = ("sparse=impact", "sparse.impacts=impacts.jsonl", "sparse.tokenizer=words.json")
+SPLADE = ("sparse=splade", "sparse.path=splade", "sparse.max_tokens=64")
 GONE = ("dataset.split=gone", "dataset.missing_relevant=drop")
 # A setting that changes a result -> what to start from, and what to change.
 CHANGES: dict[str, tuple[Sequence[str], str]] = {
@@ -71,6 +73,11 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "sparse.query_scale": (IMPACT, "sparse.query_scale=10"),
     "sparse.combine": (IMPACT, "sparse.combine=max"),
     "sparse.token_weights": (IMPACT, "sparse.token_weights=weights.json"),
+    "sparse.model": (SPLADE, "sparse.model=another"),
+    "sparse.revision": (SPLADE, f"sparse.revision={'a' * 40}"),
+    "sparse.max_tokens": (SPLADE, "sparse.max_tokens=32"),
+    "sparse.pooling": (SPLADE, "sparse.pooling=sum"),
+    "sparse.activation": (SPLADE, "sparse.activation=log1p_relu"),
     "method.prompt": ((), "method.prompt=mugi"),
     "method.fusion": ((), "method.fusion=exp4fuse"),
     "method.weighting": (("method=qudar_complete",), "method.weighting=confidence"),
@@ -186,6 +193,7 @@ PLACES = {
     *("dataset.kind", "dataset.url", "dataset.ir_datasets_id"),
     *("encoder.package", "encoder.weights", "encoder.tokenizer_package", "encoder.path"),
     *("generator.package", "generator.path", "sparse.impacts", "sparse.tokenizer"),
+    *("sparse.package", "sparse.weights", "sparse.path"),
 }
 OTHERS = {
     "encoder.backend": "another engine, whose identity names it (test_encoder.py)",
@@ -240,6 +248,7 @@ def made(collection: Path, tmp_path: Path, monkeypatch):
     (collection / "qrels" / "gone.tsv").write_text(f"{judged}q1\tgone\t1\n")
     shutil.copytree(collection, tmp_path / "copy")
     write_impacts(collection, tmp_path)
+    write_model(tmp_path / "splade")
     store = Store(str(tmp_path / "home" / "store"))
 
     home, answers = tmp_path / "home", Answers()
@@ -265,7 +274,7 @@ def made(collection: Path, tmp_path: Path, monkeypatch):
             "encoder", [encoder], lambda: encoder_identity(encoder, model_home=home / "models")
         )
         texts = TextSource(own, tables, store, home)
-        sparse = sparse_identity(own.sparse, analysis(own.sparse))
+        sparse = sparse_identity(own.sparse, analysis(own.sparse), home / "models")
         return Builder(Prepared(own, home, tables, texts, identity, {}, sparse=sparse)).cell()
 
     return of
