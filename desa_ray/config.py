@@ -144,7 +144,8 @@ class SparseConfig:
     k1 and b as in the paper; `scores` are Lucene's own, or those that Anserini's searcher makes of
     them; `java_home` overrides the Java that the install brings. `analyzer` makes terms of texts
     (`desa_ray.engines.analysis`); `stemmer` and `stopwords` change that of `en`, where None stands
-    for Porter's and for dropping them. Fields below a kind's comment mean something to it only.
+    for Porter's and for dropping them. `document_texts` names a file of texts that are appended to
+    documents. Fields below a kind's comment mean something to it only.
     """
 
     name: Name = "bm25"
@@ -155,6 +156,7 @@ class SparseConfig:
     stemmer: Literal["porter", "krovetz", "none"] | None = None
     stopwords: Literal["drop", "keep"] | None = None
     scores: Literal["raw", "adjusted"] = "raw"
+    document_texts: Text | None = None  # no key: contents are hashed instead
     java_home: Text | None = None  # no key
     heap: Annotated[str, Field(pattern=r"^[0-9]+[kmgKMG]$")] = "2g"  # no key
     # impact and splade: None for 100, 100 and sum
@@ -165,6 +167,7 @@ class SparseConfig:
     impacts: Text | None = None  # no key: contents are hashed instead
     tokenizer: Text | None = None  # no key: likewise; None: terms of `analyzer`
     token_weights: Text | None = None  # no key: likewise; None: each token weighs 1
+    query_vectors: Text | None = None  # no key: likewise; None: queries are weighed as texts
     # splade: the model is found as an encoder's is; None for what it says itself
     model: Text | None = None
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")] | None = None

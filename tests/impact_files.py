@@ -16,8 +16,9 @@ def rows_of(file: Path) -> list[dict]:
 
 
 def write_impacts(collection: Path, folder: Path) -> tuple[Vectors, dict[str, float]]:
-    """Writes `impacts.jsonl`, `words.json` (a tokenizer) and `weights.json` into a folder; returns
-    the impacts and the weights of tokens.
+    """Writes `impacts.jsonl`, `words.json` (a tokenizer), `weights.json`, `vectors.jsonl` (of
+    queries) and `texts.jsonl` (of documents) into a folder; returns the impacts and the weights of
+    tokens.
     """
     random = np.random.default_rng(5)
     documents = rows_of(collection / "corpus.jsonl")
@@ -37,7 +38,23 @@ def write_impacts(collection: Path, folder: Path) -> tuple[Vectors, dict[str, fl
     tokenizer.save(str(folder / "words.json"))
     weights = {word: float(random.gamma(1.0)) for word in words[:-1]}
     (folder / "weights.json").write_text(json.dumps(weights))
+    queries = {
+        row["_id"]: {str(word): float(random.gamma(1.0)) for word in random.choice(words, 2)}
+        for row in rows_of(collection / "queries.jsonl")
+    }
+    write_rows(folder / "vectors.jsonl", {n: {"vector": own} for n, own in queries.items()})
+    added = {
+        name: {"texts": [" ".join(random.choice(words, 3)) for _ in range(number % 3)]}
+        for number, name in enumerate(vectors)
+    }
+    write_rows(folder / "texts.jsonl", added)
     return vectors, weights
+
+
+def write_rows(file: Path, rows: dict[str, dict]) -> None:
+    """Id -> the rest of its line."""
+    lines = [json.dumps({"id": name, **own}) + "\n" for name, own in rows.items()]
+    file.write_text("".join(lines), encoding="utf-8")
 
 
 def _tokens(text: str) -> list[str]:

@@ -61,7 +61,8 @@ def sparse_identity(
     config: SparseConfig, analysis: Mapping[str, str], model_home: Path
 ) -> dict[str, dict[str, Any]]:
     """Everything that decides the impacts of documents and the weights of queries, for artifact
-    keys: under `documents` and `queries`. Empty for BM25.
+    keys: under `documents` and `queries`, of BM25 none; and under `texts` and `vectors` what the
+    files of texts of documents and of weights of queries hold, where there are such files.
 
     Args:
         analysis: analyzer and Lucene version.
@@ -70,8 +71,11 @@ def sparse_identity(
     Raises:
         DesaError: a file is missing or not what it must be.
     """
+    texts: dict[str, dict[str, Any]] = {}
+    if config.document_texts is not None:
+        texts["texts"] = {"document_texts_sha256": sha256_file(Path(config.document_texts))}
     if config.kind == "bm25":
-        return {}
+        return texts
     queries: dict[str, Any] = {
         "kind": config.kind,
         "scale": config.query_scale or SCALE,
@@ -79,7 +83,8 @@ def sparse_identity(
     }
     if config.kind == "splade":
         own = splade_identity(config, model_home)
-        return {"documents": {**own, "scale": config.scale or SCALE}, "queries": own | queries}
+        documents = {**own, "scale": config.scale or SCALE}
+        return {"documents": documents, "queries": own | queries, **texts}
     if config.impacts is None:
         hint = "set sparse.impacts to the JSONL file of the documents' impacts"
         raise DesaError("sparse=impact without impacts", where="sparse.impacts", hint=hint)
@@ -96,7 +101,11 @@ def sparse_identity(
     if config.token_weights is not None:
         read_token_weights(Path(config.token_weights))
         queries["token_weights_sha256"] = sha256_file(Path(config.token_weights))
-    return {"documents": documents, "queries": queries}
+    found = {"documents": documents, "queries": queries}
+    if config.query_vectors is not None:
+        digest = sha256_file(Path(config.query_vectors))
+        found["vectors"] = {"query_vectors_sha256": digest, "scale": queries["scale"]}
+    return found
 
 
 def load_splade(

@@ -13,7 +13,9 @@ from desa_ray.core.query_text import AS_DOCUMENT
 from desa_ray.experiment.checks import measures_of
 from desa_ray.experiment.learned import (
     analysis,
+    indexed_documents,
     learned_postings,
+    query_vectors,
     scoring_params,
     weigher_pool,
 )
@@ -111,18 +113,21 @@ class Channels:
         self, source: str, generation: Stage | None, used: int, numbers: Mapping[str, str]
     ) -> Stage:
         size, queries = self.config.cluster.shard_queries * 4, self.collection.queries
-        if self.learned:
+        if self.config.sparse.kind != "bm25":
             pool = weigher_pool(self.config, self._indexers, self.learned, self.model_home)
             weigh, own = QueryWeightsWork(pool, size), self.learned["queries"]
-            return query_weights_stage(queries, generation, source, used, numbers, own, weigh)
+            vectors = query_vectors(self.config, self.collection, self.learned)
+            texts = queries, generation, source, used
+            return query_weights_stage(*texts, numbers, own, weigh, vectors)
         work = TermsWork(self._indexers, size)
         return terms_stage(queries, generation, source, used, numbers, self._analysis, work)
 
     def _postings(self) -> Stage:
-        if self.learned:
+        if self.config.sparse.kind != "bm25":
             return learned_postings(self.config, self.collection, self.learned, self.model_home)
         work = PostingsWork(self._indexers, self.config.cluster.range_documents)
-        return postings_stage(self.collection.documents, self._analysis, work)
+        documents = indexed_documents(self.config, self.collection, self.learned)
+        return postings_stage(documents, self._analysis, work)
 
     def _feedback(
         self,

@@ -19,19 +19,23 @@ from desa_ray.experiment.pools import scorer_pool
 from desa_ray.pipeline.provenance import installed
 from desa_ray.pipeline.stage import Pool, Stage
 from desa_ray.stages.collection import CollectionStages
+from desa_ray.stages.document_texts import DocumentTextsWork, document_texts_stage
 from desa_ray.stages.impacts import (
     ImpactFileWork,
     ImpactPostingsWork,
+    QueryVectorsWork,
     SpladeWork,
     impact_postings_stage,
     impacts_stage,
+    query_vectors_stage,
 )
 from desa_ray.types import sha256_json
 
 # Settings of kinds
 OWN = {
+    "bm25 splade": ("document_texts",),
     "impact splade": ("scale", "query_scale", "combine"),
-    "impact": ("impacts", "tokenizer", "token_weights"),
+    "impact": ("impacts", "tokenizer", "token_weights", "query_vectors"),
     "splade": (
         *("model", "revision", "package", "weights", "path", "max_tokens"),
         *("pooling", "activation"),
@@ -61,6 +65,39 @@ def file_impacts(config: RunConfig, collection: CollectionStages, learned: Ident
     return impacts_stage(documents, learned["documents"], work)
 
 
+def indexed_documents(config: RunConfig, collection: CollectionStages, learned: Identity) -> Stage:
+    """The documents that the sparse channel indexes: with the texts of a file, where one is set."""
+    documents = collection.documents
+    if "texts" not in learned:
+        return documents
+    path, whole = str(config.sparse.document_texts), collection.whole or documents
+    return document_texts_stage(documents, learned["texts"], DocumentTextsWork(path, whole))
+
+
+def query_vectors(
+    config: RunConfig, collection: CollectionStages, learned: Identity
+) -> Stage | None:
+    """The weights of the queries, of a file; None where they are weighed as texts."""
+    if "vectors" not in learned:
+        return None
+    whole = collection.whole_queries or collection.queries
+    known = None if config.dataset.queries else whole
+    work = QueryVectorsWork(str(config.sparse.query_vectors), known)
+    return query_vectors_stage(collection.queries, learned["vectors"], work)
+
+
+def file_stages(
+    config: RunConfig, collection: CollectionStages, learned: Identity
+) -> Iterator[Stage]:
+    """What is read from the user's files, before anything expensive starts."""
+    if config.sparse.kind == "impact" and "documents" in learned:
+        yield file_impacts(config, collection, learned)
+    if "texts" in learned:
+        yield indexed_documents(config, collection, learned)
+    if vectors := query_vectors(config, collection, learned):
+        yield vectors
+
+
 def learned_postings(
     config: RunConfig, collection: CollectionStages, learned: Identity, model_home: Path
 ) -> Stage:
@@ -70,9 +107,8 @@ def learned_postings(
         return impact_postings_stage(file_impacts(config, collection, learned), work)
     pool = splade_pool(config, learned, model_home)
     weigh = SpladeWork(pool, config.cluster.shard_documents)
-    return impact_postings_stage(
-        impacts_stage(collection.documents, learned["documents"], weigh), work
-    )
+    documents = indexed_documents(config, collection, learned)
+    return impact_postings_stage(impacts_stage(documents, learned["documents"], weigh), work)
 
 
 def splade_pool(config: RunConfig, learned: Identity, model_home: Path) -> Pool:

@@ -8,6 +8,7 @@ Planning, which comes after this, writes nothing.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from desa_ray.engines.jvm import check_java
 from desa_ray.engines.learned_sparse import sparse_identity
 from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import decoding_problems, measures_of, setting_problems
-from desa_ray.experiment.learned import analysis, file_impacts
+from desa_ray.experiment.learned import analysis, file_stages
 from desa_ray.experiment.methods import check_generator_map, prompts
 from desa_ray.experiment.text_source import TextSource
 from desa_ray.pipeline.execute import Quiet, present, run_stage
@@ -47,7 +48,8 @@ class Prepared:
         encoder: everything that decides the encoder's vectors; empty where no channel is dense.
         recording_counts: what was noticed in recorded texts.
         devices: what encodes and scores, in words, once that is decided.
-        sparse: what decides learned impacts and query weights; empty for BM25.
+        sparse: what decides learned impacts, query weights and the texts of documents
+            (`sparse_identity`).
     """
 
     config: RunConfig
@@ -134,9 +136,8 @@ def prepare_cell(
     )
     if collection is not None and not found.problems:
         found.of(lambda: _check_grades(config, collection, known))
-        if learned and sparse.kind == "impact":
-            # Read and checked before anything expensive starts
-            found.of(lambda: _stored(file_impacts(config, collection, learned)))
+        for stage in file_stages(config, collection, learned or {}) if not found.problems else ():
+            found.of(partial(_stored, stage))
     found.raise_any()
     assert collection is not None
     assert identity is not None

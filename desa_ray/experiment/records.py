@@ -126,12 +126,20 @@ def _made_of(rankings: Iterable[Stage]) -> dict[str, Any]:
         elif source.name == "vectors" and "prefix" in source.params:
             prefixes["documents"] = source.params["prefix"]
         elif source.name == "postings":
-            found["analysis"] = dict(source.params)
+            found["analysis"] = {**source.params, **_texts_added(source)}
         elif source.name == "impact_postings":
-            found["impacts"] = dict(source.inputs["impacts"].params)
+            impacts = source.inputs["impacts"]
+            found["impacts"] = {**impacts.params, **_texts_added(impacts)}
         elif source.name == "query_weights":
-            found["query_weights"] = dict(source.params["weights"])
+            own = source.inputs.get("vectors")
+            found["query_weights"] = {**source.params["weights"], **(own.params if own else {})}
     return {**found, **({"prefixes": prefixes} if prefixes else {})}
+
+
+def _texts_added(indexed: Stage) -> dict[str, Any]:
+    """What decides the texts that were appended to documents; nothing where none were."""
+    corpus = indexed.inputs["corpus"]
+    return dict(corpus.params) if corpus.name == "document_texts" else {}
 
 
 def _encoder_label(cell: Cell) -> str | None:

@@ -37,9 +37,10 @@ NO_KEY = (
     "evaluation.access_depths",
 )
 
-LEARNED = ("impacts", "query_weights")  # stages
+LEARNED = ("impacts", "query_weights", "query_vectors", "document_texts")  # stages
+FILES = ("impacts", "tokenizer", "token_weights", "query_vectors", "document_texts")
 HASHED = {  # setting -> what their parameters call its contents
-    **{f"sparse.{name}": f"{name}_sha256" for name in ("impacts", "tokenizer", "token_weights")},
+    **{f"sparse.{name}": f"{name}_sha256" for name in FILES},
     "sparse.path": "weights_sha256",
 }
 
@@ -68,7 +69,7 @@ def cell_settings(cell: Cell) -> dict[str, str]:
         found |= dict(_flat(getattr(config, group), group))
     found |= {name: str(getattr(config, name)) for name in VALUES}
     found["encoder.engine"] = cell.engine  # what `auto` became
-    if config.sparse.kind != "bm25":
+    if config.sparse.kind != "bm25" or config.sparse.document_texts is not None:
         found |= {name: own for name, own in _learned_files(cell.fused[0]).items() if name in found}
     own = own_prompts(config.method, config.prompt)
     used = [given_prompt(name, config.generator, own) for name in prompts(config.method)]

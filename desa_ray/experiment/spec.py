@@ -32,6 +32,8 @@ PATHS = (
     ("sparse", "path"),
     ("sparse", "tokenizer"),
     ("sparse", "token_weights"),
+    ("sparse", "document_texts"),
+    ("sparse", "query_vectors"),
     ("store", "root"),
 )
 

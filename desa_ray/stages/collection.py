@@ -140,6 +140,7 @@ class CollectionStages:
         documents, queries, qrels: the stages that hold the tables.
         counts: table sizes and what validation noticed.
         whole: the documents that a snapshot was drawn from; None where these are all.
+        whole_queries: likewise of queries.
     """
 
     name: str
@@ -148,6 +149,7 @@ class CollectionStages:
     qrels: Stage
     counts: Mapping[str, int]
     whole: Stage | None = None
+    whole_queries: Stage | None = None
 
     @property
     def tables(self) -> tuple[Stage, Stage, Stage]:

@@ -9,20 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
 from desa_ray.core.impacts import quantised
-from desa_ray.data.impact_files import read_impacts
+from desa_ray.data.id_files import IdFile
+from desa_ray.data.impact_files import DOCUMENT_IMPACTS, QUERY_VECTORS, read_impacts
 from desa_ray.engines.impact_postings import Impacts, bags, postings_of
 from desa_ray.engines.learned_sparse import TermWeigher
-from desa_ray.engines.model_files import sha256_file
 from desa_ray.errors import DesaError
 from desa_ray.lines import shown
 from desa_ray.pipeline.sizes import Params, Rows, Size, even_size
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, bounds, shards_of
 from desa_ray.stages.collection import read_rows
+from desa_ray.stages.document_texts import check_unchanged
 from desa_ray.stages.postings import PostingsWork, read_postings
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import RowHasher
@@ -39,17 +40,19 @@ class ImpactFileWork(Work):
 
     Attributes:
         path: the file.
-        whole: the stage with all documents that the file may name.
+        whole: the stage with all documents that the file may name; None: it may name any.
     """
 
     path: str
-    whole: Stage = field(repr=False)
+    whole: Stage | None = field(repr=False)
     pool: None = None
     unit = "documents"
     sized_by = "corpus"
+    kind: ClassVar[IdFile] = DOCUMENT_IMPACTS
+    hashed: ClassVar[str] = "impacts_sha256"
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        return {"bounds": bounds(stage.inputs["corpus"].rows, ROWS_A_PART)}
+        return {"bounds": bounds(stage.inputs[self.sized_by].rows, ROWS_A_PART)}
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         edges = layout["bounds"]
@@ -57,14 +60,12 @@ class ImpactFileWork(Work):
         return [Shard(0, 0, edges[-1], parts)]
 
     def run(self, engine: None, stage: Stage, shard: Shard) -> None:
-        documents = read_rows(stage.inputs["corpus"])
-        known = frozenset(read_rows(self.whole)["id"])
-        empty = frozenset(documents.filter(pl.col("text").str.strip_chars() == "")["id"])
+        rows = read_rows(stage.inputs[self.sized_by])
+        known = None if self.whole is None else frozenset(read_rows(self.whole)["id"])
+        empty = frozenset(rows.filter(pl.col("text").str.strip_chars() == "")["id"])
         path, scale = Path(self.path), stage.params["scale"]
-        found = read_impacts(path, scale, documents["id"].to_list(), known, empty)
-        if sha256_file(path) != stage.params["impacts_sha256"]:
-            hint = "rerun when nothing writes to it any more"
-            raise DesaError("changed while it was read", where=self.path, hint=hint)
+        found = read_impacts(path, scale, rows["id"].to_list(), known, empty, self.kind)
+        check_unchanged(path, stage.params[self.hashed])
         for part, (start, stop) in zip(
             shard.parts, pairwise(stage.stored_layout()["bounds"]), strict=True
         ):
@@ -75,7 +76,31 @@ class ImpactFileWork(Work):
 
     @classmethod
     def size(cls, params: Params, rows: Rows, distinct: int | None) -> Size:
-        return even_size(rows["corpus"])
+        return even_size(rows[cls.sized_by])
+
+
+@dataclass(frozen=True)
+class QueryVectorsWork(ImpactFileWork):
+    """Likewise of queries."""
+
+    unit = "queries"
+    sized_by = "queries"
+    kind = QUERY_VECTORS
+    hashed = "query_vectors_sha256"
+
+
+def query_vectors_stage(queries: Stage, identity: Mapping[str, Any], work: Work) -> Stage:
+    """The weights of queries, of a file; `identity` is what decides them."""
+    return Stage(queries.store, "query_vectors", 1, identity, work, {"queries": queries}, "file")
+
+
+def read_query_vectors(stage: Stage) -> list[dict[str, int]]:
+    """One bag per query."""
+    found: list[dict[str, int]] = []
+    for number in range(len(stage.stored_layout()["bounds"]) - 1):
+        table = read_table(stage.artifact, PART.format(number), IMPACTS)
+        found += bags(table["terms"].to_list(), table["weights"].to_list())
+    return found
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from desa_ray.engines.learned_sparse import TermWeigher
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.stage import Finished, Shard, Stage
 from desa_ray.stages.collection import read_rows
+from desa_ray.stages.impacts import read_query_vectors
 from desa_ray.stages.query_shards import text_inputs, text_params
 from desa_ray.stages.terms import TermsWork, texts_of
 from desa_ray.store.content import RowHasher
@@ -33,17 +34,24 @@ QUERY_WEIGHTS = pl.Schema({"terms": pl.List(pl.String), "weights": pl.List(pl.In
 
 @dataclass(frozen=True)
 class QueryWeightsWork(TermsWork):
-    """Weighs the texts of a source and combines their weights; one row per query."""
+    """Weighs the texts of a source and combines their weights; one row per query. Queries that a
+    file weighs, the input `vectors`, are not weighed again.
+    """
 
     def run(self, engine: TermWeigher, stage: Stage, shard: Shard) -> None:
         queries = read_rows(stage.inputs["queries"])
         texts = texts_of(stage, queries["text"].to_list())
         rows = range(shard.start, shard.stop)
+        vectors = read_query_vectors(stage.inputs["vectors"]) if "vectors" in stage.inputs else None
         given: list[str] = []
         for row in rows:
-            given += _asked(stage, queries["text"][row], texts[row])
+            asked = _asked(stage, queries["text"][row], texts[row])
+            given += asked if vectors is None else asked[1:]
         weighed = _quantised(engine.weigh(given), stage.params["weights"]["scale"])
-        found = [_row(stage, weighed, queries["text"][row], texts[row]) for row in rows]
+        found: list[dict[str, int]] = []
+        for row in rows:
+            own = next(weighed) if vectors is None else vectors[row]
+            found.append(_row(stage, own, weighed, (queries["text"][row], texts[row])))
         table = {
             "terms": [list(bag) for bag in found],
             "weights": [list(bag.values()) for bag in found],
@@ -82,11 +90,14 @@ def _quantised(weighed: Sequence[Mapping[str, float]], scale: float) -> Iterator
 
 
 def _row(
-    stage: Stage, weighed: Iterator[dict[str, int]], query: str, texts: Sequence[str]
+    stage: Stage,
+    own: dict[str, int],
+    weighed: Iterator[dict[str, int]],
+    about: tuple[str, Sequence[str]],
 ) -> dict[str, int]:
-    """The weights of a row, from those of its texts."""
+    """The weights of a row, from those of its query and of its other texts; `about`: these."""
     template, combine = stage.params["template"], stage.params["weights"]["combine"]
-    own = next(weighed)
+    query, texts = about
     if template == "query":
         return own
     copies = copies_of_query(template, query, texts, least_repeats(stage.params.get("options", {})))
@@ -104,14 +115,17 @@ def query_weights_stage(
     options: Mapping[str, str],
     identity: Mapping[str, Any],
     work: QueryWeightsWork,
+    vectors: Stage | None = None,
 ) -> Stage:
     """The weights of what `template` takes of queries and their first `used` generated texts.
 
     Args:
+        vectors: those of the queries, of a file.
         options: those of the operator; the template takes the ones it knows.
         identity: what decides the weights of a text, `scale` and `combine`.
     """
     inputs, label = text_inputs(queries, generation, template)
+    inputs |= {"vectors": vectors} if vectors else {}
     params = {**text_params(template, used, options), "weights": dict(identity)}
     return Stage(queries.store, "query_weights", 1, params, work, inputs, label)
 

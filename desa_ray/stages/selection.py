@@ -120,7 +120,8 @@ def selected(
 
     counts = {**whole.counts, **record["counts"]}
     return CollectionStages(
-        whole.name, table("corpus"), table("queries"), table("qrels"), counts, whole.documents
+        *(whole.name, table("corpus"), table("queries"), table("qrels"), counts),
+        *(whole.documents, whole.queries),
     )
 
 

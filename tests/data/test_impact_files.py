@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from desa_ray.data.impact_files import read_impacts
+from desa_ray.data.impact_files import QUERY_VECTORS, read_impacts
 from desa_ray.errors import DesaError, Problems
 
 IDS = ["d0", "d1", "d2"]
@@ -70,6 +70,22 @@ def test_all_faults_are_told_together(read):
     for told in ("'d7'", "'d1'", "listed twice", "2 such lines", "malformed JSON"):
         assert told in message
     assert len(message.splitlines()) == 5
+
+
+def test_vectors_of_queries_are_named_as_such(tmp_path):
+    file = tmp_path / "vectors.jsonl"
+    file.write_text('{"id": "q1", "vector": {"a": 0.5}}\n{"id": "q9", "vector": {}}\n')
+    asked = ["q1", "q2"]
+    with pytest.raises(Problems) as found:
+        read_impacts(file, 100.0, asked, frozenset(asked), frozenset(), QUERY_VECTORS)
+    assert "queries that the collection lacks (1): 'q9'" in str(found.value)
+    assert "queries without vectors (1): 'q2'" in str(found.value)
+    assert read_impacts(file, 100.0, asked, None, frozenset(["q2"]), QUERY_VECTORS) == [
+        {"a": 50},
+        {},
+    ]
+    with pytest.raises(DesaError, match=r"set sparse\.query_vectors"):
+        read_impacts(tmp_path / "none", 100.0, asked, None, frozenset(), QUERY_VECTORS)
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -238,6 +238,7 @@ def test_ray_writes_what_the_serial_backend_writes(place, tmp_path):
             tmp_path, home, "run", *dataset(folder / "small"), *SPARSE[:3],
             *channel("product", "references"), f"cluster={kind}", "draws=1",
             f"cluster.scorers={workers}", "cluster.range_documents=31", "tracking.enabled=false",
+            *(["cluster.cpus=4"] if kind == "local" else []),
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         found.append(stored(home))

@@ -88,6 +88,7 @@ def test_ray_weighs_what_the_serial_backend_weighs(place, tmp_path):
             place, home, "run", *dataset(place / "small"), *SPARSE,
             *channel("product", "references"), f"cluster={kind}", f"cluster.encoders={workers}",
             f"cluster.scorers={workers}", "cluster.shard_documents=17", "tracking.enabled=false",
+            *(["cluster.cpus=4"] if kind == "local" else []),
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         found.append(stored(home))
