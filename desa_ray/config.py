@@ -59,8 +59,9 @@ class DatasetConfig:
 
 @dataclass(frozen=True, config=STRICT)
 class EncoderConfig:
-    """A dense encoder. `backend` names its engine (onnx, sentence_transformers, or a plug-in's);
-    `path` is a local model folder; without it the weights come from `package` or the hub.
+    """A dense encoder. `backend` names its engine (onnx, sentence_transformers, static, or a
+    plug-in's); `path` is a local model folder; without it the weights come from `package` or the
+    hub. `tokenizer` names the tokenizer's file, tokenizer.json unless set.
     """
 
     name: Name
@@ -72,6 +73,7 @@ class EncoderConfig:
     package: Text | None = None
     weights: Text | None = None
     tokenizer_package: Text | None = None
+    tokenizer: Text | None = None
     path: Text | None = None  # no key: weights are hashed instead
     pooling: Literal["mean", "cls"] = "mean"
     max_tokens: Annotated[Int, Field(ge=8, le=10**6)] = 256

@@ -26,6 +26,7 @@ from desa_ray.engines.plugged import (
     encoder_engine,
     plain_identity,
 )
+from desa_ray.engines.static_encoder import StaticEncoder, static_shape
 from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.engines.vectors import VERSIONS
 from desa_ray.errors import DesaError
@@ -98,7 +99,13 @@ def _plugged_identity(config: EncoderConfig, model_home: Path) -> dict[str, Any]
 def _own_identity(config: EncoderConfig, model_home: Path) -> dict[str, Any]:
     _require_engine(config)
     files = find_model(config, model_home)
-    if config.dimensions is not None and config.dimensions > (width := model_width(files)):
+    static = config.backend == "static"
+    if static and config.engine == "gpu":
+        what = "static vectors are made on CPUs alone"
+        raise DesaError(what, where="encoder.engine", hint="set encoder.engine=cpu")
+    width = static_shape(files.weights)[1] if static else None
+    if config.dimensions is not None and config.dimensions > (width or model_width(files)):
+        width = width or model_width(files)
         raise DesaError(
             f"dimensions={config.dimensions}, but {config.model} has {width}",
             where=f"encoder {config.name}",
@@ -115,6 +122,8 @@ def _own_identity(config: EncoderConfig, model_home: Path) -> dict[str, Any]:
         "max_tokens": config.max_tokens,
         "normalisation": "l2",
     }
+    if static:
+        return identity
     if config.backend == "sentence_transformers":
         assert files.config is not None
         return identity | {
@@ -142,12 +151,12 @@ def check_encoder(config: EncoderConfig, *, model_home: Path) -> None:
     Raises:
         DesaError: a tensor or the tokenizer is not what the model needs; names file and tensor.
     """
-    if config.backend != "onnx":
+    if config.backend not in ("onnx", "static"):
         return
     files = find_model(config, model_home)
     if files.config is not None:
         check_weights(files.weights, read_architecture(files.config))
-    load_tokenizer(files.tokenizer, config.max_tokens)
+    load_tokenizer(files.tokenizer, config.max_tokens, special=config.backend != "static")
 
 
 def load_encoder(
@@ -188,6 +197,8 @@ def _load_own(
 ) -> Encoder:
     _require_engine(config, engine)
     files = find_model(config, model_home)
+    if config.backend == "static":
+        return StaticEncoder(config, files)
     if engine == TORCH or config.backend == "sentence_transformers":
         from desa_ray.engines.torch_encoder import TorchEncoder
 

@@ -21,7 +21,8 @@ SCORERS = {"torch": "torch", "faiss_gpu": "faiss-gpu"}  # `encoder.scorer` -> it
 
 
 def gpu_engines(config: EncoderConfig, model_home: Path) -> tuple[str, ...]:
-    """The engines that could encode with this model on a GPU, the preferred one first.
+    """The engines that could encode with this model on a GPU, the preferred one first; none for
+    static vectors.
 
     Raises:
         DesaError: a file of the model is missing.
@@ -30,6 +31,8 @@ def gpu_engines(config: EncoderConfig, model_home: Path) -> tuple[str, ...]:
         return (OWN,)
     if config.backend == "sentence_transformers":
         return (TORCH,)
+    if config.backend == "static":
+        return ()
     ready_made = find_model(config, model_home).config is None
     return (ONNX,) if ready_made else (TORCH, ONNX)
 

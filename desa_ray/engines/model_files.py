@@ -22,6 +22,7 @@ from desa_ray.lines import shown
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
 WEIGHTS = {
     "onnx": ("model.safetensors",),
+    "static": ("model.safetensors",),
     "sentence_transformers": ("model.safetensors", "pytorch_model.bin"),
 }
 
@@ -29,7 +30,7 @@ WEIGHTS = {
 @dataclass(frozen=True)
 class ModelFiles:
     """Paths of one model. `config` is None for a ready-made ONNX graph, which holds its own
-    architecture.
+    architecture, and for static vectors, which have none.
     """
 
     weights: Path
@@ -73,10 +74,11 @@ def find_model(config: EncoderConfig, model_home: Path) -> ModelFiles:
         raise DesaError(
             f"{weights.name} needs encoder.backend=onnx", where=f"encoder {config.name}"
         )
+    alone = ready_made or config.backend == "static"
     return ModelFiles(
         weights=weights,
-        tokenizer=_beside(weights, TOKENIZER, config, model_home),
-        config=None if ready_made else _beside(weights, CONFIG, config, model_home),
+        tokenizer=_beside(weights, config.tokenizer or TOKENIZER, config, model_home),
+        config=None if alone else _beside(weights, CONFIG, config, model_home),
     )
 
 
@@ -96,7 +98,7 @@ def _beside(weights: Path, name: str, config: EncoderConfig, model_home: Path) -
     """
     looked: list[str] = []
     found = _first(weights.parent, (name,), looked, "next to the weights")
-    if found is None and name == TOKENIZER and config.tokenizer_package:
+    if found is None and name != CONFIG and config.tokenizer_package:
         found = _in_package(config.tokenizer_package, (name,), looked)
     if found is None and config.revision and config.revision == weights.parent.name:
         # A hub snapshot's folder
@@ -205,8 +207,8 @@ def model_width(files: ModelFiles) -> int:
         names = ("word_embeddings", "position_embeddings")
         found: set[Any] = set()
         for name, dims in _tables(files.weights):
-            if any(own in name for own in names) and len(dims) == 2:
-                found.add(dims[1])
+            if any(own in name for own in names) and len(dims) == 2 and dims[1] > 1:
+                found.add(dims[1])  # of 1: scales of rows of whole numbers
         widths: list[Any] = sorted(found)
     else:
         try:
@@ -224,17 +226,19 @@ def model_width(files: ModelFiles) -> int:
     return widths[0]
 
 
+@cache
+def quantises(files: ModelFiles) -> bool:
+    """Whether a ready-made graph quantises numbers by their range while it runs: dynamic
+    quantisation, whose scales depend on all texts of a batch.
+    """
+    if files.config is not None:
+        return False
+    return any(node.op_type == "DynamicQuantizeLinear" for node in _graph(files.weights).node)
+
+
 def _tables(graph: Path) -> list[tuple[str, list[int]]]:
     """Name and shape of every table of an ONNX graph."""
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    try:
-        tables = onnx.load(graph, load_external_data=False).graph.initializer
-    except (OSError, DecodeError) as error:
-        raise DesaError(
-            f"not a readable ONNX graph: {error}", where=str(graph), hint="fetch it again"
-        ) from None
+    tables = _graph(graph).initializer
     for table in tables:
         for place in (entry.value for entry in table.external_data if entry.key == "location"):
             if Path(place).name != place or place == "..":
@@ -245,3 +249,15 @@ def _tables(graph: Path) -> list[tuple[str, list[int]]]:
                     hint="use a graph whose data files are in the same folder",
                 )
     return [(table.name, list(table.dims)) for table in tables]
+
+
+def _graph(graph: Path) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return onnx.load(graph, load_external_data=False).graph
+    except (OSError, DecodeError) as error:
+        raise DesaError(
+            f"not a readable ONNX graph: {error}", where=str(graph), hint="fetch it again"
+        ) from None

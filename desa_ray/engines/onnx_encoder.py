@@ -17,7 +17,7 @@ import onnxruntime as ort
 
 from desa_ray.config import EncoderConfig
 from desa_ray.engines.bert_files import read_architecture, read_header
-from desa_ray.engines.model_files import ModelFiles, sha256_file
+from desa_ray.engines.model_files import ModelFiles, quantises, sha256_file
 from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.engines.vectors import VERSIONS, check_unit_rows
 from desa_ray.errors import DesaError
@@ -48,7 +48,9 @@ class OnnxEncoder:
         batch_size: int,
     ):
         self._pool = POOLING[config.pooling]
-        self.block_size, self._batch_size = self._sizes(config, batch_size)
+        # Scales of numbers that a graph quantises as it runs depend on a batch
+        at_once = 1 if quantises(files) else batch_size
+        self.block_size, self._batch_size = self._sizes(config, at_once)
         self._ids = load_tokenizer(files.tokenizer, config.max_tokens)
         self._graph = TokenGraph(files, model_home, threads, self._opened)
         self.dimension = self._graph.width
@@ -101,6 +103,7 @@ class TokenGraph:
         self._session = opened(_graph(files, model_home, head), threads, files.weights)
         self._hidden, self.width = _hidden_output(self._session, files.weights)
         self._weights, self._words = files.weights, _words(files)
+        self._typed = any(own.name == "token_type_ids" for own in self._session.get_inputs())
 
     def run(self, tokens: Sequence[Sequence[int]]) -> np.ndarray:
         """The vectors of a batch of equal padded length, float32 [B, T, D]."""
@@ -112,10 +115,11 @@ class TokenGraph:
                 where=str(self._weights),
                 hint="use the tokenizer.json and the weights of the same model",
             )
+        given = {"input_ids": ids_BT, "attention_mask": mask_BT}
+        if self._typed:
+            given["token_type_ids"] = np.zeros_like(ids_BT)
         try:
-            found = self._session.run(
-                [self._hidden], {"input_ids": ids_BT, "attention_mask": mask_BT}
-            )[0]
+            found = self._session.run([self._hidden], given)[0]
         except Exception as error:
             # onnxruntime has one class per error code, all derived from Exception alone
             what = (
@@ -246,7 +250,7 @@ def _hidden_output(session: ort.InferenceSession, weights: Path) -> tuple[str, i
     """Name and width of the graph's one float output [batch, length, width]; a ready-made graph may
     have others.
     """
-    inputs = {value.name for value in session.get_inputs()}
+    inputs = {value.name for value in session.get_inputs()} - {"token_type_ids"}
     outputs = [
         value
         for value in session.get_outputs()

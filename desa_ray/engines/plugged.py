@@ -15,7 +15,7 @@ from desa_ray.engines.vectors import check_unit_rows
 from desa_ray.errors import DesaError
 from desa_ray.plugins import Identity, Plugin, plugin
 
-ENCODERS: tuple[str, ...] = ("onnx", "sentence_transformers")
+ENCODERS: tuple[str, ...] = ("onnx", "sentence_transformers", "static")
 GENERATORS: tuple[str, ...] = ("recorded", "vllm", "openai")
 CORRECT = "correct the plug-in"
 

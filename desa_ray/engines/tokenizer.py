@@ -27,26 +27,30 @@ SAMPLES = ("", "a query [SEP] a passage of some words, é and 漢字")
 
 
 class TokenIds:
-    """Texts to token ids, the special ones included, at most `max_tokens` of them.
+    """Texts to token ids, at most `max_tokens` of them.
 
     Attributes:
+        special: whether special ones, such as BERT's first and last, are added.
         word_by_word: whether the beginning of a text is enough.
     """
 
-    def __init__(self, tokenizer: "Tokenizer", max_tokens: int):
+    def __init__(self, tokenizer: "Tokenizer", max_tokens: int, special: bool = True):
         tokenizer.no_padding()
         tokenizer.enable_truncation(max_length=max_tokens)
-        self.tokenizer, self.max_tokens = tokenizer, max_tokens
+        self.tokenizer, self.max_tokens, self.special = tokenizer, max_tokens, special
         self.word_by_word = _is_word_by_word(json.loads(tokenizer.to_str()))
 
     def __call__(self, text: str) -> list[int]:
         size = PIECE * self.max_tokens
         while self.word_by_word and size < len(text):
             end = text.rfind(" ", 0, size)
-            if end > 0 and len(ids := self.tokenizer.encode(text[:end]).ids) >= self.max_tokens:
+            if end > 0 and len(ids := self._encoded(text[:end])) >= self.max_tokens:
                 return ids
             size *= 4
-        return self.tokenizer.encode(text).ids
+        return self._encoded(text)
+
+    def _encoded(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text, add_special_tokens=self.special).ids
 
 
 def _is_word_by_word(description: dict[str, Any]) -> bool:
@@ -61,8 +65,11 @@ def _kind(part: Any) -> str | None:
     return part.get("type") if isinstance(part, dict) else None
 
 
-def load_tokenizer(path: Path, max_tokens: int) -> TokenIds:
+def load_tokenizer(path: Path, max_tokens: int, special: bool = True) -> TokenIds:
     """The tokenizer of `tokenizer.json`, cut at `max_tokens`, tried on texts.
+
+    Args:
+        special: as of `TokenIds`.
 
     Raises:
         DesaError: the file is none, or what it describes cannot take a text.
@@ -75,7 +82,7 @@ def load_tokenizer(path: Path, max_tokens: int) -> TokenIds:
             raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
         tokenizer = Tokenizer.from_file(str(path))
         what = "a tokenizer that cannot process text"
-        token_ids = TokenIds(tokenizer, max_tokens)
+        token_ids = TokenIds(tokenizer, max_tokens, special)
         ids = [token_ids(text) for text in SAMPLES]
     except Exception as error:  # the library raises bare Exception
         raise _refused(what, error, path) from None

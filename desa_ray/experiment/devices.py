@@ -112,6 +112,8 @@ def _chosen(group: Sequence[Prepared], place: Place, earlier: str | None) -> _Ch
     if encoder.engine == "auto" and earlier is not None:
         return choice(earlier, "as in earlier batches of this sweep")
     names = gpu_engines(encoder, models)
+    if not names:
+        return choice(CPU, "static vectors")
     if encoder.engine == "auto" and names == (OWN,):
         return choice(CPU, "a plug-in's; encoder.engine=gpu would give it one")
     of_gpus = [choice(name, "") for name in names]

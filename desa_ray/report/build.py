@@ -49,6 +49,7 @@ from desa_ray.report.robustness import (
 from desa_ray.report.spreadsheet import write_csv
 from desa_ray.report.study import AXES, Study
 from desa_ray.report.table import Column, Row, Table
+from desa_ray.report.value_order import value_order_tables
 
 Builder = Callable[[Study, Sampling], Table | Sequence[Table] | None]
 FigureBuilder = Callable[[Study, Sampling], Figure | None]
@@ -109,6 +110,7 @@ TABLES: tuple[tuple[str, Builder, str], ...] = (
         lambda study, _: robustness_table(study),
         "needs several values of kappa, K, encoder, generator, corpus size or another setting",
     ),
+    ("order of encoders and generators", value_order_tables, ""),
     ("fusion rules", fusion_rules_tables, ""),
     ("robustness by method", lambda study, _: robustness_by_method_table(study), ""),
     ("tests of data sets", dataset_tests_table, ""),

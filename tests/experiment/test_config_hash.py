@@ -194,6 +194,7 @@ KEEPS: dict[str, tuple[Sequence[str], str]] = {
 PLACES = {
     *("dataset.kind", "dataset.url", "dataset.ir_datasets_id"),
     *("encoder.package", "encoder.weights", "encoder.tokenizer_package", "encoder.path"),
+    "encoder.tokenizer",
     *("generator.package", "generator.path", "sparse.impacts", "sparse.tokenizer"),
     *("sparse.package", "sparse.weights", "sparse.path"),
 }
