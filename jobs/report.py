@@ -20,6 +20,7 @@ from desa_ray.report.cases import cases_table
 from desa_ray.report.equivalence import Margin, equivalence_table
 from desa_ray.report.gain import with_gain
 from desa_ray.report.generation_cost import generation_cost
+from desa_ray.report.generation_quality import generation_quality
 from desa_ray.report.leakage import leakage
 from desa_ray.report.load import FILE, read_records
 from desa_ray.report.method_cost import method_cost
@@ -94,6 +95,7 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
         further.append(leakage(Store(store_root(config.store))))
     further.append(("equivalence", partial(equivalence_table, margin=margin), needs))
     store, figures = Store(store_root(config.store)), []
+    further.append(generation_quality(store))
     if config.preset:
         further += [*PAPER_TABLES, generation_cost(store)]
     if config.preset or config.report.cost:

@@ -85,7 +85,7 @@ def generation_cost_table(store: Store, study: Study, sampling: Sampling) -> Tab
     del sampling
     found: dict[tuple[str, str, str], _Texts] = {}
     absent = 0
-    keys = _keys(study)
+    keys = generation_keys(study)
     for digest, (dataset, generator) in keys.items():
         entry = store.find("generation", digest)
         if entry is None or entry.key is None or not entry.complete:
@@ -114,7 +114,7 @@ def generation_cost(store: Store) -> tuple[str, partial[Table | None], str]:
     return "generation cost", partial(generation_cost_table, store), NEEDS
 
 
-def _keys(study: Study) -> dict[str, tuple[str, str]]:
+def generation_keys(study: Study) -> dict[str, tuple[str, str]]:
     """Generations of all cells -> data set, generator."""
     found: dict[str, tuple[str, str]] = {}
     for cell in study.cells:

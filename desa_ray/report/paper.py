@@ -48,6 +48,7 @@ METHODS: Mapping[str, str] = {
     "rocchio": "Rocchio",
     "rocchio_anchored": "Rocchio, anchored",
     "desa_rm3": "DESA, RM3 for references",
+    "desa_plain": "DESA, plain prompt",
     "bm25": "BM25 alone",
     "bm25_rm3": "BM25 + RM3 alone",
     "dense_original": "Encoder alone",

@@ -98,10 +98,39 @@ def test_counts_and_decoding_are_those_of_the_specification() -> None:
     printed = {"references": (5, 256), "hyde": (8, 512), "query2doc": (1, 256), "mugi": (5, 256)}
     short = {"hyde_short": (8, 512), "mugi_short": (5, 256), "query2doc_short": (1, 256)}
     short |= {"hyde_short_five": (5, 256)}
-    own = {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64)}
-    assert found == printed | short | own
+    own = {"lexical_rewrite": (1, 64), "semantic_rewrite": (1, 64), "plain": (5, 256)}
+    assert found == printed | short | own | dict.fromkeys(TRANSLATED, (5, 384))
     one = load_prompt("references")
     assert (one.temperature, one.top_p, one.top_k, one.structured) == (0.7, 0.9, 20, True)
+
+
+TRANSLATED = {
+    "references_de": ("genau fünf", "Deutsch"),
+    "references_es": ("exactamente cinco", "español"),
+    "references_fr": ("exactement cinq", "français"),
+    "references_it": ("esattamente cinque", "italiano"),
+    "references_zh": ("恰好五个", "中文"),
+}
+
+
+@pytest.mark.parametrize("name", TRANSLATED)
+def test_translated_prompts_differ_in_words_and_length_alone(name: str) -> None:
+    own, english = load_prompt(name), load_prompt("references")
+    same = replace(own, name=english.name, source="", system="", max_new_tokens=256)
+    assert same == replace(english, source="", system="")
+    assert own.system.count("\n\n") == english.system.count("\n\n")
+    for words in (*TRANSLATED[name], "JSON", "Markdown"):
+        assert words in own.system
+    query = 'Häuser "niños" 面包'
+    told = own.messages(query, "scifact")[-1]["content"]
+    assert told == '{"query":"Häuser \\"niños\\" 面包"}'
+
+
+def test_the_plain_prompt_asks_for_text_alone() -> None:
+    prompt = load_prompt("plain")
+    expected = [{"role": "user", "content": "Write a passage about: how do bees fly"}]
+    assert prompt.messages("how do bees fly", "scifact") == expected
+    assert not prompt.structured
 
 
 SHORT = ("hyde_short", "hyde_short_five", "mugi_short", "query2doc_short")
