@@ -131,6 +131,7 @@ class GeneratorConfig:
         None  # no key: names a variable
     )
     extended_sampling: bool = True
+    seed_bits: Literal[32, 63] = 63  # of a request's seed that are sent, the low ones
     concurrency: Annotated[Int, Field(ge=1, le=1000)] = 8  # no key
     request_timeout_s: Seconds = 300.0  # no key
     max_attempts: Annotated[Int, Field(ge=1, le=1000)] = 6  # no key

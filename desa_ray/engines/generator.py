@@ -111,6 +111,7 @@ _IDENTITIES: Mapping[str, Callable[[GeneratorConfig], dict[str, Any]]] = {
     "openai": lambda config: {
         "revision": config.revision,
         "extended_sampling": config.extended_sampling,
+        **({"seed_bits": config.seed_bits} if config.seed_bits != 63 else {}),
     },
 }
 _LOADERS: Mapping[str, Callable[[GeneratorConfig, Path, int], ChatEngine]] = {

@@ -82,7 +82,7 @@ class OpenAIGenerator:
         payload: dict[str, Any] = {
             "model": self.model,
             "messages": [dict(turn) for turn in request.messages],
-            "seed": request.seed,
+            "seed": request.seed & ((1 << self.config.seed_bits) - 1),
             "max_tokens": sampling.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,

@@ -52,6 +52,7 @@ LATER = {
     "fusion.rule": DEFAULT_RULE,
     "evaluation.exponential_cutoffs": "false",
     "encoder.engine": "cpu",
+    "generator.seed_bits": "63",
 }
 
 

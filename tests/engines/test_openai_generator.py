@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from chat_server import (
@@ -271,6 +272,14 @@ def test_the_request_says_all_that_decides_the_text():
         },
     }
     assert set(lean) == {"model", "messages", "seed", "max_tokens", "temperature", "top_p"}
+
+
+def test_a_server_with_short_seeds_gets_the_low_bits():
+    asked = replace(ask(1), seed=(5 << 32) + 7)
+    with chat_server() as server:
+        for bits in (63, 32):
+            OpenAIGenerator(config(server.url, seed_bits=bits)).generate([asked])
+    assert [sent["seed"] for _, _, sent in server.requests] == [(5 << 32) + 7, 7]
 
 
 def test_texts_that_utf8_cannot_hold_and_missing_texts_are_still():

@@ -61,6 +61,7 @@ CHANGES: dict[str, tuple[Sequence[str], str]] = {
     "generator.model": (SERVER, "generator.model=another"),
     "generator.revision": (SERVER, f"generator.revision={'a' * 40}"),
     "generator.extended_sampling": (SERVER, "generator.extended_sampling=false"),
+    "generator.seed_bits": (SERVER, "generator.seed_bits=32"),
     "generator.dtype": (VLLM, "generator.dtype=float32"),
     "sparse.k1": ((), "sparse.k1=1.2"),
     "sparse.b": ((), "sparse.b=0.75"),
