@@ -101,7 +101,7 @@ QUERIES = {
     "de": ("Brote backen", "Brücken für Züge", "Impfung der Kinder", "Blüte und Biene"),
     "fr": ("Pains frais", "Réparer un pont", "Vaccins pour un enfant", "Abeille et fleurs"),
     "es": ("Panes frescos", "Puentes de tren", "Vacuna para niños", "Abeja y flores"),
-    "it": ("Pani freschi", "Ponte per treni", "Vaccino per bambini", "Ape e fiori"),
+    "it": ("Pani freschi", "Ponti e treni", "Vaccino per bambini", "Ape e fiori"),
     "zh": ("面包", "铁路大桥", "麻疹疫苗", "蜜蜂"),
 }
 REFERENCES = {
