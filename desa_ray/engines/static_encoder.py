@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
 
 from desa_ray.config import EncoderConfig
 from desa_ray.engines.bert_files import read_header
@@ -51,6 +49,9 @@ class StaticEncoder:
         self._tokens, self.dimension = static_shape(files.weights)
         self._ids = load_tokenizer(files.tokenizer, config.max_tokens, special=False)
         self._where = files.weights
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
         try:
             (table_VD,) = load_file(files.weights).values()
         except (SafetensorError, OSError, TypeError, ValueError) as error:
