@@ -60,7 +60,7 @@ def complete_order(scores_QN: NDArray[np.float32]) -> NDArray[np.int32]:
     for row, scores in enumerate(scores_QN):
         if np.isnan(scores).any():
             raise DesaError("a score is not a number", where=f"query row {row}")
-        radix_sort(_descending(scores), np.arange(scores.size, dtype=np.int32), order_QN[row])
+        radix_sort(score_bits(scores), np.arange(scores.size, dtype=np.int32), order_QN[row])
     return order_QN
 
 
@@ -76,8 +76,8 @@ def sparse_order(docs: NDArray[np.int32], scores: NDArray[np.floating]) -> NDArr
     return docs[np.argsort(-scores, kind="stable")]
 
 
-def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Keys whose ascending order is the scores' descending order; -0 and 0 share one."""
+def score_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """uint32: keys whose ascending order is the scores' descending order; -0 and 0 share one."""
     bits = (scores + np.float32(0)).view(np.uint32)
     return np.where(bits >> 31, bits, bits ^ np.uint32(0x7FFFFFFF))
 

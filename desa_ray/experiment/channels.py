@@ -32,7 +32,7 @@ from desa_ray.experiment.prepare import Prepared
 from desa_ray.pipeline.stage import Pool, Stage
 from desa_ray.stages.calibration import CalibrationWork, calibration_stage
 from desa_ray.stages.counted_fusion import CountedPlan, counted_plan
-from desa_ray.stages.dense_ranking import DenseRankingWork
+from desa_ray.stages.dense_runs import CompleteDenseWork
 from desa_ray.stages.document_vectors import DocumentVectorsWork, document_vectors_stage
 from desa_ray.stages.feedback import FEEDBACK_INPUTS, FeedbackWork, feedback_stage
 from desa_ray.stages.plugged import operator_plugin
@@ -78,7 +78,7 @@ class Channels:
         whole = vectors.inputs["corpus"]
         if whole.key == documents.key:
             return vectors
-        part = SnapshotVectorsWork(self.config.cluster.shard_documents)
+        part = SnapshotVectorsWork()
         label = f"{documents.label} {self.config.encoder.name}"
         return snapshot_vectors_stage(documents, whole, vectors, part, label)
 
@@ -244,7 +244,7 @@ class Channels:
         scorers = scorer_pool(self.config, dense=channel.kind == "dense")
         params, inputs, label = self.scored(method, channel, draw)
         if channel.kind == "dense":
-            complete = DenseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)
+            complete = CompleteDenseWork(scorers, cluster.shard_queries, cluster.memory_gb)
             prefix = DensePrefixWork(scorers, cluster.memory_gb)
         else:
             complete = SparseRankingWork(scorers, cluster.shard_queries, cluster.memory_gb)

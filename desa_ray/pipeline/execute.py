@@ -45,10 +45,14 @@ def present(stage: Stage) -> bool:
     artifact = stage.artifact
     if not artifact.exists():
         return False
-    noted: Mapping[str, str] = artifact.manifest()["meta"].get("inputs", {})
+    manifest = artifact.manifest()
+    noted: Mapping[str, str] = manifest["meta"].get("inputs", {})
     for role, source in stage.inputs.items():
         upstream = source.artifact
-        if upstream.exists() and upstream.manifest()["content"] != noted.get(role):
+        if not upstream.exists():
+            if role in stage.work.read_through(manifest["layout"] or {}):
+                return False
+        elif upstream.manifest()["content"] != noted.get(role):
             return False
     return True
 
@@ -169,7 +173,7 @@ def _effort(
     all_rows = sum(shard.stop - shard.start for shard in shards)
     return {
         "input_rows": {role: own.get("rows", own.get("documents")) for role, own in counts.items()},
-        "share_computed": rows / all_rows if all_rows else 0.0,
+        "share_computed": rows / all_rows if all_rows else 1.0,
         "workers": workers,
         "pool": {"name": pool.name, "cpus": pool.cpus, "gpus": pool.gpus} if pool else None,
     }

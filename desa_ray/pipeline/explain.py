@@ -61,6 +61,8 @@ def explain(store: Store, targets: Sequence[Stage]) -> list[Reason]:
 def _reason(stage: Stage, comparer: "_Comparer") -> Reason:
     artifact = stage.artifact
     if artifact.exists():
+        if lost := _lost(stage):
+            return Reason(stage, f"is a choice from what is not stored: {', '.join(lost)}")
         return Reason(
             stage, f"built from inputs that have changed content since: {_changed(stage)}"
         )
@@ -75,6 +77,12 @@ def _reason(stage: Stage, comparer: "_Comparer") -> Reason:
     compared = [(comparer.differences(stage, run), run) for run in runs]
     found, near = min(compared, key=lambda pair: _distance(pair[0]))  # of equals the newest
     return Reason(stage, "", near.key.short, found)
+
+
+def _lost(stage: Stage) -> list[str]:
+    """Roles of the inputs that a stored stage is read with, and the store lacks."""
+    read = stage.work.read_through(stage.artifact.manifest()["layout"] or {})
+    return [role for role in read if not stage.inputs[role].artifact.exists()]
 
 
 def _changed(stage: Stage) -> str:

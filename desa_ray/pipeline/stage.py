@@ -158,6 +158,13 @@ class Work(ABC):
         del params
         return ()
 
+    def read_through(self, layout: Mapping[str, Any]) -> Sequence[str]:
+        """Roles of the inputs that readers of a stored stage read too; it is not there without
+        these.
+        """
+        del layout
+        return ()
+
     def distinct_texts(self, stage: "Stage") -> tuple[int | None, bool]:
         """The `distinct` of `size`, and whether it is an upper bound only."""
         del stage

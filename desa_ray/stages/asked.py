@@ -22,10 +22,10 @@ from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage
 from desa_ray.stages.collection import read_rows
 from desa_ray.stages.columns import edges, list_column
 from desa_ray.stages.dense_ranking import dense_queries
-from desa_ray.stages.document_vectors import corpus_shard
 from desa_ray.stages.fusion_inputs import relevant_documents
 from desa_ray.stages.ranking import ChannelWork, opened, own_documents, queries_in
 from desa_ray.stages.score_layout import BLOCK_QUERIES, document_groups
+from desa_ray.stages.stored_vectors import read_vectors, vector_shards
 from desa_ray.stages.worker_cache import WorkerCache
 from desa_ray.store.content import rows_content
 from desa_ray.store.tables import read_array, read_table, write_array, write_table
@@ -72,10 +72,10 @@ class AskedWork(ChannelWork):
         asked = [_within(asked_documents(engine, stage, row), shard) for row in range(count)]
         found = [np.empty(own.size, np.float32) for own in asked]
         vectors = stage.inputs["vectors"]
-        for part in vectors.stored_shards():
+        for part in vector_shards(vectors):
             if part.start < shard.start or part.stop > shard.stop:
                 continue
-            documents = corpus_shard(vectors, part)
+            documents = read_vectors(vectors, part)
             for first in range(0, count, BLOCK_QUERIES):
                 rows = range(first, min(count, first + BLOCK_QUERIES))
                 queries, _ = dense_queries(engine, stage, rows)

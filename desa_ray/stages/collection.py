@@ -41,7 +41,8 @@ def _loaded(config: DatasetConfig, data_home: str) -> Collection:
     return load_collection(config, data_home=Path(data_home))
 
 
-def _changed(config: DatasetConfig) -> DesaError:
+def changed_source(config: DatasetConfig) -> DesaError:
+    """The error of a source that changed while it was read."""
     hint = "rerun when nothing writes to it any more"
     return DesaError(
         "its files changed while they were read", where=f"dataset {config.name}", hint=hint
@@ -67,7 +68,7 @@ class TableWork(Work):
             _loaded.cache_clear()
             found = _loaded(self.config, self.data_home)
         if getattr(found, name) != stage.params["content"]:
-            raise _changed(self.config)
+            raise changed_source(self.config)
         return getattr(found, self.table)
 
     def layout(self, stage: Stage) -> Mapping[str, Any]:
@@ -117,7 +118,7 @@ class CollectionWork(Work):
             not reread
             and fingerprint(self.config, data_home=Path(self.data_home)) != stage.params["source"]
         ):
-            raise _changed(self.config)
+            raise changed_source(self.config)
         sizes, hashes = tables_record(found)
         return Finished(stage.key.digest, {**sizes, **found.counts}, {"tables": hashes})
 
@@ -190,6 +191,13 @@ def documents_behind(stage: Stage) -> int | None:
             return found.rows if found.artifact.exists() else None
         waiting += found.inputs.values()
     return None
+
+
+def read_ids(stage: Stage) -> pl.Series:
+    """The ids of a table of texts, in order; no text is held."""
+    parts = [PART.format(f"{n:05d}") for n in range(len(stage.stored_layout()["bounds"]) - 1)]
+    ids = [read_table(stage.artifact, part, DOCUMENTS)["id"] for part in parts]
+    return pl.concat(ids) if ids else pl.Series("id", [], pl.String)
 
 
 def read_rows(stage: Stage, start: int = 0, stop: int | None = None) -> pl.DataFrame:

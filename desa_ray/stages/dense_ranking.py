@@ -13,7 +13,6 @@ from desa_ray.core.ranking import complete_order
 from desa_ray.engines.gemm import Float32Gemm, Gemm
 from desa_ray.pipeline.stage import Shard, Stage
 from desa_ray.stages.calibrated import read_calibration
-from desa_ray.stages.document_vectors import corpus_shard
 from desa_ray.stages.plugged import operator_of
 from desa_ray.stages.ranking import (
     RankedQuery,
@@ -23,6 +22,7 @@ from desa_ray.stages.ranking import (
     own_documents,
     write_ranked,
 )
+from desa_ray.stages.stored_vectors import read_vectors, vector_shards
 from desa_ray.stages.text_vectors import text_vectors
 from desa_ray.stages.worker_cache import WorkerCache
 
@@ -103,7 +103,7 @@ def dense_scores(
     the budget stays prepared in the worker. `start` and `stop` are edges of vector shards.
     """
     vectors = stage.inputs["vectors"]
-    shards = vectors.stored_shards()
+    shards = vector_shards(vectors)
     exact = stage.params["scoring"] == "int26"
     gemm: Gemm = engine.gemm if exact else Float32Gemm()
     prepared = gemm.prepared(queries)
@@ -124,6 +124,6 @@ def dense_scores(
 
 def _pieces(gemm: Gemm, vectors: Stage, part: Shard, block: int) -> Iterator[tuple[int, Any]]:
     """(first document, vectors ready to be multiplied) for blocks of a shard."""
-    documents = corpus_shard(vectors, part)
+    documents = read_vectors(vectors, part)
     for first in range(0, len(documents), block):
         yield part.start + first, gemm.prepared(documents[first : first + block])

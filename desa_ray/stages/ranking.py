@@ -60,15 +60,23 @@ def write_ranked(artifact: Artifact, parts: Sequence[str], ranked: Sequence[Rank
     table.
     """
     docs = [np.ascontiguousarray(query.docs, "<i4") for query in ranked]
+    hashes = [hashlib.sha256(d.tobytes()).hexdigest() for d in docs]
+    write_array(artifact, parts[0], np.concatenate(docs) if docs else np.empty(0, "<i4"))
+    write_heads(artifact, parts[1], ranked, hashes)
+
+
+def write_heads(
+    artifact: Artifact, part: str, ranked: Sequence[RankedQuery], hashes: Sequence[str]
+) -> None:
+    """Writes all but the documents of rankings, whose hashes are given."""
     table = {
         "length": [query.length for query in ranked],
-        "hash": [hashlib.sha256(d.tobytes()).hexdigest() for d in docs],
+        "hash": hashes,
         "angle_deg": [query.angle_deg for query in ranked],
         "score_1": [query.top[0] for query in ranked],
         "score_2": [query.top[1] for query in ranked],
     }
-    write_array(artifact, parts[0], np.concatenate(docs) if docs else np.empty(0, "<i4"))
-    write_table(artifact, parts[1], pl.DataFrame(table, QUERIES), QUERIES)
+    write_table(artifact, part, pl.DataFrame(table, QUERIES), QUERIES)
 
 
 def finish_ranked(artifact: Artifact, shards: Sequence[Shard]) -> Finished:

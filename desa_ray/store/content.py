@@ -4,7 +4,8 @@ chunked or stored.
 A table is hashed column by column: every column is one or more byte streams (validity, values,
 lengths, ...) to which each further frame appends, so the digests depend on the concatenated rows
 only. The header holds the schema and the number of rows. An array is hashed as its rows'
-little-endian bytes in C order behind a header of dtype and row shape.
+little-endian bytes in C order behind a header of dtype and row shape. A large one is hashed by the
+hashes of its rows, which are made where the rows are and put together without them.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ FIXED: tuple[Any, ...] = (
     pl.Duration,
     pl.Time,
 )
+HASH_BYTES = 32
 OLDEST = pl.CompatLevel.oldest()
 Schema = Mapping[str, DataType | DataTypeClass]
 
@@ -158,6 +160,34 @@ class ArrayHasher:
             rows.shape,
         )
         self._hash.update(row_bytes(rows))
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def row_hashes(array: np.ndarray) -> np.ndarray:
+    """uint8 [n, 32]: the SHA-256 of every row (first axis) of an array."""
+    data, size = row_bytes(array), array.nbytes // max(1, len(array))
+    found = bytearray()
+    for first in range(0, len(data), size):
+        found += hashlib.sha256(data[first : first + size]).digest()
+    return np.frombuffer(bytes(found), np.uint8).reshape(len(array), HASH_BYTES)
+
+
+class HashedRowsHasher:
+    """SHA-256 over the hashes of an array's rows in order, behind a header of dtype and row shape:
+    what `row_hashes` gave for its pieces, however it was cut.
+    """
+
+    def __init__(self, dtype: DTypeLike, row_shape: tuple[int, ...]):
+        own = {"dtype": np.dtype(dtype).newbyteorder("<").str, "row_shape": list(row_shape)}
+        self._hash = hashlib.sha256(canonical_json({**own, "rows": "sha256"}).encode())
+
+    def update(self, hashes: np.ndarray) -> None:
+        """Append rows by their hashes, uint8 [n, 32]."""
+        assert hashes.dtype == np.uint8, hashes.dtype
+        assert hashes.shape[1:] == (HASH_BYTES,), hashes.shape
+        self._hash.update(row_bytes(hashes))
 
     def hexdigest(self) -> str:
         return self._hash.hexdigest()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from desa_ray.stages.calibrated import read_calibration
-from desa_ray.stages.document_vectors import corpus_shard
+from desa_ray.stages.stored_vectors import read_vectors, vector_shards
 from desa_ray.stages.text_vectors import text_vectors
 from tests.desa_fixtures import dataset
 from tests.pipeline.test_lazy import computed, typed
@@ -18,7 +18,7 @@ def test_alpha_comes_from_eight_queries_that_are_left_out(demo_slice, warm_home)
     alpha, rows = read_calibration(ranking.inputs["calibration"])
     assert len(rows) == 8
     vectors = ranking.inputs["vectors"]
-    shards = [corpus_shard(vectors, shard) for shard in vectors.stored_shards()]
+    shards = [read_vectors(vectors, shard) for shard in vector_shards(vectors)]
     documents = np.concatenate(shards).astype(np.float64)
     queries = text_vectors(ranking.inputs["query"])[rows, 0].astype(np.float64)
     means = text_vectors(ranking.inputs["rewrite"])[rows].astype(np.float64).mean(axis=1)
