@@ -87,6 +87,16 @@ class Findings:
     def add(self, error: DesaError) -> None:
         self._others.append(error)
 
+    def told(self) -> list[list[Any]]:
+        """The bad lines, as plain data: file, kind, detail, hint and numbers."""
+        return [[*key, *own[:2], own[2].tolist()] for key, own in self._lines.items()]
+
+    def retell(self, told: list[list[Any]], shift: int = 0) -> None:
+        """Notes the bad lines that another reader `told`, their numbers moved by `shift`."""
+        for file, kind, detail, hint, numbers in told:
+            for number in numbers:
+                self.line(file, number + shift, kind, detail, hint=hint)
+
     def raise_if_any(self) -> None:
         """Raises `Problems` with everything found so far."""
         problems = [_line_error(*key, *value) for key, value in self._lines.items()] + self._others

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from json.encoder import encode_basestring
 
 import polars as pl
 
@@ -30,12 +31,31 @@ def sha256_json(value: object) -> str:
 
 def rows_hash(rows: Iterable[object]) -> str:
     """Hex SHA-256 over logical rows in order, each as canonical JSON behind its byte length."""
-    digest = hashlib.sha256()
-    for row in rows:
-        data = canonical_json(row).encode()
-        digest.update(len(data).to_bytes(8, "big"))
-        digest.update(data)
+    digest = RowsDigest()
+    digest.update(map(canonical_json, rows))
     return digest.hexdigest()
+
+
+class RowsDigest:
+    """`rows_hash` of rows that come in pieces."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def update(self, rows: Iterable[str]) -> None:
+        """Append rows, as canonical JSON."""
+        for row in rows:
+            data = row.encode()
+            self._hash.update(len(data).to_bytes(8, "big"))
+            self._hash.update(data)
+
+    def hexdigest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def text_json(key: str, text: str) -> str:
+    """`canonical_json` of an id and a text, faster."""
+    return f"[{encode_basestring(key)},{encode_basestring(text)}]"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ and are left out, with a count; a query that no split judges is kept.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from desa_ray.data.pieces import CorpusFiles
 from desa_ray.data.raw import RawCollection, grade_of
 from desa_ray.data.source import SourceFile, open_source
 from desa_ray.errors import DesaError
@@ -42,12 +43,19 @@ def identity(place: Path, split: str) -> str:
     return sha256_json({name: file.sha256() for name, file in open_layout(place, split).items()})
 
 
-def read(place: Path, split: str, findings: Findings) -> RawCollection:
-    """Rows of the collection at `place`; malformed lines go to `findings`."""
+def corpus_files(place: Path, split: str) -> CorpusFiles:
+    """What holds the documents of the collection at `place`."""
+    return CorpusFiles([open_layout(place, split)["corpus.jsonl"]], _documents)
+
+
+def read(place: Path, split: str, findings: Findings, *, corpus: bool = True) -> RawCollection:
+    """Rows of the collection at `place`, without its documents unless `corpus`; malformed lines go
+    to `findings`.
+    """
     files = open_layout(place, split)
     own = f"qrels/{split}.tsv"
-    corpus = files["corpus.jsonl"]
-    documents = list(held(_documents(corpus, findings), corpus.label))
+    texts = files["corpus.jsonl"]
+    documents = list(held(_documents(texts, findings), texts.label)) if corpus else []
     broken = bool(findings)
     queries = list(_queries(files["queries.jsonl"], findings))
     qrels = list(beir_judgments(files[own], findings))

@@ -5,9 +5,11 @@ its fingerprint.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from desa_ray.config import DatasetConfig
 from desa_ray.data import beir_layout, beir_sets, demo, irds, msmarco, tables
+from desa_ray.data.pieces import CorpusFiles
 from desa_ray.data.raw import RawCollection
 from desa_ray.data.source import holds_generations
 from desa_ray.data.validate import validated
@@ -28,6 +30,20 @@ class Reader:
     read: Callable[[DatasetConfig, Path, Findings], RawCollection]
     identity: Callable[[DatasetConfig, Path], str]
     generations: Callable[[DatasetConfig, Path], Path | None]
+    pieces: "PieceReader | None" = None
+
+
+@dataclass(frozen=True)
+class PieceReader:
+    """How a source is read whose documents tasks can read piece by piece.
+
+    Attributes:
+        corpus: the files of its documents.
+        rest: as `Reader.read`, without the documents.
+    """
+
+    corpus: Callable[[DatasetConfig, Path], CorpusFiles]
+    rest: Callable[[DatasetConfig, Path, Findings], RawCollection]
 
 
 def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
@@ -49,6 +65,12 @@ def _layout_reader(place: Callable[[DatasetConfig, Path], Path]) -> Reader:
         ),
         lambda config, home: beir_layout.identity(place(config, home), config.split),
         generations,
+        PieceReader(
+            lambda config, home: beir_layout.corpus_files(place(config, home), config.split),
+            lambda config, home, findings: beir_layout.read(
+                place(config, home), config.split, findings, corpus=False
+            ),
+        ),
     )
 
 
@@ -60,9 +82,19 @@ def _given_path(config: DatasetConfig, _home: Path) -> Path:
     return Path(config.path).expanduser()
 
 
-def _folder_reader(
-    read: Callable[[Path, str, Findings], RawCollection], identity: Callable[[Path, str], str]
-) -> Reader:
+class _FolderFormat(Protocol):
+    """A module that reads collections in a folder."""
+
+    def read(
+        self, place: Path, split: str, findings: Findings, *, corpus: bool = True
+    ) -> RawCollection: ...
+
+    def identity(self, place: Path, split: str) -> str: ...
+
+    def corpus_files(self, place: Path, split: str) -> CorpusFiles: ...
+
+
+def _folder_reader(form: _FolderFormat) -> Reader:
     """The reader of collections in a folder that `dataset.path` names."""
 
     def generations(config: DatasetConfig, home: Path) -> Path | None:
@@ -70,9 +102,15 @@ def _folder_reader(
         return folder if folder.is_dir() else None
 
     return Reader(
-        lambda config, home, findings: read(_given_folder(config), config.split, findings),
-        lambda config, home: identity(_given_folder(config), config.split),
+        lambda config, home, findings: form.read(_given_folder(config), config.split, findings),
+        lambda config, home: form.identity(_given_folder(config), config.split),
         generations,
+        PieceReader(
+            lambda config, home: form.corpus_files(_given_folder(config), config.split),
+            lambda config, home, findings: form.read(
+                _given_folder(config), config.split, findings, corpus=False
+            ),
+        ),
     )
 
 
@@ -90,8 +128,8 @@ READERS = {
     ),
     "beir_folder": _layout_reader(_given_path),
     "beir": _layout_reader(beir_sets.locate),
-    "msmarco": _folder_reader(msmarco.read, msmarco.identity),
-    "tables": _folder_reader(tables.read, tables.identity),
+    "msmarco": _folder_reader(msmarco),
+    "tables": _folder_reader(tables),
     "ir_datasets": Reader(
         lambda config, home, findings: irds.read(config),
         lambda config, home: irds.identity(config),
@@ -146,6 +184,21 @@ def load_collection(config: DatasetConfig, *, data_home: Path) -> Collection:
     return validated(
         raw, name=config.name, missing_relevant=config.missing_relevant, findings=findings
     )
+
+
+def read_rest(config: DatasetConfig, data_home: Path, findings: Findings) -> RawCollection:
+    """Rows of a collection whose documents are read in pieces, without these."""
+    reader = piece_reader(config)
+    assert reader is not None, config.kind
+    raw = reader.rest(config, data_home, findings)
+    if config.queries is not None:
+        _keep_queries(raw, config.queries, findings)
+    return raw
+
+
+def piece_reader(config: DatasetConfig) -> PieceReader | None:
+    """How the documents of a source are read in pieces; None where its kind has no such reader."""
+    return READERS[config.kind].pieces if config.kind in READERS else None
 
 
 def fingerprint(config: DatasetConfig, *, data_home: Path) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from desa_ray.data.pieces import CorpusFiles, Document
 from desa_ray.data.raw import BLANKS, RawCollection, grade_of
 from desa_ray.data.source import SourceFile, check_split, plain_file
 from desa_ray.errors import DesaError
@@ -50,11 +51,23 @@ def identity(place: Path, split: str) -> str:
     return sha256_json([file.sha256() for file in open_files(place, split)])
 
 
-def read(place: Path, split: str, findings: Findings) -> RawCollection:
-    """Rows of the collection at `place`; malformed lines go to `findings`."""
+def corpus_files(place: Path, split: str) -> CorpusFiles:
+    """What holds the passages of the collection at `place`."""
+    return CorpusFiles(open_files(place, split)[:1], _passages)
+
+
+def _passages(file: SourceFile, findings: Findings) -> Iterator[Document]:
+    for key, text in _texts(file, findings):
+        yield key, "", text
+
+
+def read(place: Path, split: str, findings: Findings, *, corpus: bool = True) -> RawCollection:
+    """Rows of the collection at `place`, without its passages unless `corpus`; malformed lines go
+    to `findings`.
+    """
     collection, queries, qrels = open_files(place, split)
-    passages = ((key, "", text) for key, text in _texts(collection, findings))
-    documents = list(held(passages, collection.label))
+    passages = held(_passages(collection, findings), collection.label) if corpus else ()
+    documents = list(passages)
     broken = bool(findings)
     asked = list(_texts(queries, findings))
     judged = list(_qrels(qrels, findings))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from desa_ray.columnar import arrow_rows, parquet_rows
 from desa_ray.data.beir_layout import beir_judgments
+from desa_ray.data.pieces import CorpusFiles, Document
 from desa_ray.data.raw import RawCollection, grade_of
 from desa_ray.data.source import SourceFile, check_split, plain_file
 from desa_ray.errors import DesaError
@@ -95,12 +96,25 @@ def identity(place: Path, split: str) -> str:
     return sha256_json(hashes)
 
 
-def read(place: Path, split: str, findings: Findings) -> RawCollection:
-    """Rows of the collection at `place`; malformed rows go to `findings`."""
+def corpus_files(place: Path, split: str) -> CorpusFiles:
+    """What holds the documents of the collection at `place`."""
+    return CorpusFiles(open_tables(place, split).corpus, _documents)
+
+
+def _documents(file: SourceFile, findings: Findings) -> Iterator[Document]:
+    for key, title, text in _texts([file], DOCUMENT, findings):  # noqa: UP028  (a tuple of three)
+        yield key, title, text
+
+
+def read(place: Path, split: str, findings: Findings, *, corpus: bool = True) -> RawCollection:
+    """Rows of the collection at `place`, without its documents unless `corpus`; malformed rows go
+    to `findings`.
+    """
     tables = open_tables(place, split)
-    documents: list[tuple[str, str, str]] = []
-    corpus = _texts(tables.corpus, DOCUMENT, findings)
-    documents += held(((key, title, text) for key, title, text in corpus), str(place / "corpus"))
+    documents: list[Document] = []
+    if corpus:
+        rows = (row for file in tables.corpus for row in _documents(file, findings))
+        documents += held(rows, str(place / "corpus"))
     broken = bool(findings)
     queries = [(key, text) for key, text in _texts(tables.queries, QUERY, findings)]
     qrels: list[tuple[str, str, int]] = []

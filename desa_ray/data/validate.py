@@ -6,7 +6,8 @@ Unusual content that retrieval copes with (empty texts, unjudged queries) are ke
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -37,6 +38,26 @@ def validated(
     """
     documents = _joined(raw)
     known_documents = _check_texts(f"{name} corpus", "document", documents, findings)
+    frames, counts = beside(raw, known_documents, name, missing_relevant, findings)
+    noticed = {"empty_documents": sum(not text.strip() for _, text in documents)}
+    return Collection(name, _text_frame(documents), *frames, {**raw.counts, **counts, **noticed})
+
+
+def beside(
+    raw: RawCollection,
+    known_documents: set[str],
+    name: str,
+    missing_relevant: str,
+    findings: Findings,
+) -> tuple[tuple[pl.DataFrame, pl.DataFrame], dict[str, int]]:
+    """What a collection has beside its documents: the frames of queries and judgments, and counts.
+
+    Args:
+        known_documents: the ids of the corpus; those that are judged and the least one are enough.
+
+    Raises:
+        Problems: everything in `findings`.
+    """
     known_queries = _check_texts(f"{name} queries", "query", raw.queries, findings)
     qrels, counts = _check_qrels(
         raw,
@@ -50,20 +71,14 @@ def validated(
 
     answered = {query for (query, _), grade in qrels.items() if grade > 0}
     counts |= {
-        "empty_documents": sum(not text.strip() for _, text in documents),
         "empty_queries": sum(not text.strip() for _, text in raw.queries),
         "queries_without_positive": len(known_queries - answered),
     }
     judgments = sorted((query, document, grade) for (query, document), grade in qrels.items())
-    return Collection(
-        name,
-        _text_frame(documents),
-        _text_frame(raw.queries),
-        pl.DataFrame(
-            judgments, {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32}, orient="row"
-        ),
-        raw.counts | counts,
+    frame = pl.DataFrame(
+        judgments, {"query_id": pl.String, "doc_id": pl.String, "grade": pl.Int32}, orient="row"
     )
+    return (_text_frame(raw.queries), frame), counts
 
 
 def _joined(raw: RawCollection) -> list[tuple[str, str]]:
@@ -89,29 +104,55 @@ def _check_texts(
     where: str, kind: str, rows: list[tuple[str, str]], findings: Findings
 ) -> set[str]:
     """Checks ids and texts of documents or queries; the set of ids."""
-    if not rows:
-        findings.add(DesaError("empty: no rows", where=where, hint=f"give at least one {kind}"))
     times = Counter(key for key, _ in rows)
-    twice = sorted(key for key, n in times.items() if n > 1)
-    findings.items(where, f"duplicate {kind} ids", twice, hint="keep one row per id")
-    if empty := times[""]:
-        findings.add(
-            DesaError(f"empty {kind} ids ({empty})", where=where, hint=f"give every {kind} an id")
-        )
-    halves = [key for key in times if has_lone_surrogate(key)]
-    findings.items(where, f"{kind} ids with a lone surrogate", halves, hint=UNICODE)
-    controls = sorted(key for key in times if has_control(key))
-    findings.items(
-        where, f"{kind} ids with control characters", controls, hint="write ids without them"
+    faults = TextFaults(
+        len(rows),
+        sorted(key for key, n in times.items() if n > 1),
+        times[""],
+        [key for key in times if has_lone_surrogate(key)],
+        [key for key in times if has_control(key)],
+        [key for key in times if too_long(key)],
+        [key for key, text in rows if has_lone_surrogate(text)],
     )
-    long = [key for key in times if _too_long(key)]
-    findings.items(where, f"{kind} ids over {MAX_ID_BYTES} bytes", long, hint="use shorter ids")
-    broken = [key for key, text in rows if has_lone_surrogate(text)]
-    findings.items(where, f"{kind} texts with a lone surrogate, of ids", broken, hint=UNICODE)
+    faults.report(where, kind, findings)
     return set(times)
 
 
-def _too_long(key: str) -> bool:
+@dataclass(frozen=True)
+class TextFaults:
+    """What may be wrong with ids and texts: the number of rows, ids that are listed twice, how many
+    are empty, those with a lone surrogate, with control characters, too long ones, and the ids of
+    texts with a lone surrogate.
+    """
+
+    rows: int
+    twice: Sequence[str]
+    empty: int
+    halves: Sequence[str]
+    controls: Sequence[str]
+    long: Sequence[str]
+    broken: Sequence[str]
+
+    def report(self, where: str, kind: str, findings: Findings) -> None:
+        """Adds a finding for each kind of fault that there is."""
+        if not self.rows:
+            findings.add(DesaError("empty: no rows", where=where, hint=f"give at least one {kind}"))
+        findings.items(where, f"duplicate {kind} ids", self.twice, hint="keep one row per id")
+        if self.empty:
+            what = f"empty {kind} ids ({self.empty})"
+            findings.add(DesaError(what, where=where, hint=f"give every {kind} an id"))
+        what = f"{kind} ids with a lone surrogate"
+        findings.items(where, what, self.halves, hint=UNICODE)
+        what, hint = f"{kind} ids with control characters", "write ids without them"
+        findings.items(where, what, sorted(self.controls), hint=hint)
+        what = f"{kind} ids over {MAX_ID_BYTES} bytes"
+        findings.items(where, what, self.long, hint="use shorter ids")
+        what = f"{kind} texts with a lone surrogate, of ids"
+        findings.items(where, what, self.broken, hint=UNICODE)
+
+
+def too_long(key: str) -> bool:
+    """Whether an id is longer than Lucene's longest term."""
     return len(key) > MAX_ID_BYTES // 4 and len(key.encode(errors="surrogatepass")) > MAX_ID_BYTES
 
 

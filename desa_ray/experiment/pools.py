@@ -3,7 +3,7 @@ and nothing else.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from desa_ray.engines.plugged import generator_engine
 from desa_ray.errors import DesaError
 from desa_ray.pipeline.machine import this_machine
 from desa_ray.pipeline.stage import Pool, PoolSettings
+from desa_ray.stages.ingest import Reading
 from desa_ray.stages.ranking import WorkerCache
 from desa_ray.types import sha256_json
 
@@ -150,6 +151,12 @@ def scorer_pool(config: RunConfig, *, dense: bool = True) -> Pool:
         memory=_memory(config, config.cluster.memory_gb * GB),
         settings=SCORERS,
     )
+
+
+def reader_pool(config: RunConfig) -> Pool:
+    """What reads the pieces of large collections, on the driver's machine."""
+    own = replace(config, cluster=replace(config.cluster, kind="local"))
+    return Pool("reader", Reading, size=_fitting(own, None), light=True)
 
 
 def replay_pool(config: RunConfig) -> Pool:

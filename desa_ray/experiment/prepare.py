@@ -7,12 +7,13 @@ Planning, which comes after this, writes nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from desa_ray.config import DatasetConfig, RunConfig
+from desa_ray.config import RunConfig
 from desa_ray.core.evaluation import EXPONENTIAL, check_grades, grade_limits
 from desa_ray.counting import counting
 from desa_ray.engines.encoder import check_encoder, encoder_identity
@@ -22,17 +23,11 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.checks import decoding_problems, measures_of, setting_problems
 from desa_ray.experiment.learned import analysis, file_stages
 from desa_ray.experiment.methods import check_generator_map, prompts
+from desa_ray.experiment.pools import reader_pool
+from desa_ray.experiment.reading import readers, store_collection, stored
 from desa_ray.experiment.text_source import TextSource
-from desa_ray.pipeline.execute import Quiet, present, run_stage
-from desa_ray.pipeline.serial import SerialBackend
-from desa_ray.pipeline.stage import Stage
-from desa_ray.stages.collection import (
-    CollectionStages,
-    collection_stages,
-    read_rows,
-    record_stage,
-)
-from desa_ray.stages.selection import selected, selection_stage
+from desa_ray.pipeline.backend import Backend
+from desa_ray.stages.collection import CollectionStages, read_rows
 from desa_ray.store.artifacts import Store
 
 Result = TypeVar("Result")
@@ -65,11 +60,13 @@ class Prepared:
 def prepare(configs: Sequence[RunConfig], store: Store, home: Path) -> list[Prepared]:
     """Prepare all cells of a run; raises `Problems` with every problem of every one, each once."""
     prepared, problems, answers = [], {}, Answers()
-    for config in counting(configs, "checking cells"):
-        try:
-            prepared.append(prepare_cell(config, store, home, answers))
-        except Problems as found:
-            problems |= {str(problem): problem for problem in found.problems}
+    with ExitStack() as around:
+        backend = around.enter_context(readers(configs[0].cluster)) if configs else None
+        for config in counting(configs, "checking cells"):
+            try:
+                prepared.append(prepare_cell(config, store, home, answers, backend))
+            except Problems as found:
+                problems |= {str(problem): problem for problem in found.problems}
     if problems:
         raise Problems(problems.values())
     return prepared
@@ -100,12 +97,17 @@ class Answers:
 
 
 def prepare_cell(
-    config: RunConfig, store: Store, home: Path, answers: Answers | None = None
+    config: RunConfig,
+    store: Store,
+    home: Path,
+    answers: Answers | None = None,
+    backend: Backend | None = None,
 ) -> Prepared:
     """Prepare one configuration; raises `Problems` with everything found.
 
     Args:
         answers: what was found for other cells of the same run.
+        backend: what reads large collections; this process where left out.
     """
     known = answers or Answers()
     found = _Findings(setting_problems(config))
@@ -131,13 +133,15 @@ def prepare_cell(
     found.of(lambda: known.of("java", [java], lambda: check_java(java)))
     collection = found.of(
         lambda: known.of(
-            "collection", [dataset], lambda: store_collection(dataset, store, home / "data")
+            "collection",
+            [dataset],
+            lambda: store_collection(dataset, store, home / "data", reader_pool(config), backend),
         )
     )
     if collection is not None and not found.problems:
         found.of(lambda: _check_grades(config, collection, known))
         for stage in file_stages(config, collection, learned or {}) if not found.problems else ():
-            found.of(partial(_stored, stage))
+            found.of(partial(stored, stage))
     found.raise_any()
     assert collection is not None
     assert identity is not None
@@ -155,36 +159,15 @@ def prepare_cell(
 def prepare_texts(config: RunConfig, wanted: Sequence[str], store: Store, home: Path) -> TextSource:
     """The source of generated texts alone, checked for these prompts; raises `Problems`."""
     found = _Findings([*check_generator_map(config.generator), *decoding_problems(config)])
-    collection = found.of(lambda: store_collection(config.dataset, store, home / "data"))
+    collection = found.of(
+        lambda: store_collection(config.dataset, store, home / "data", reader_pool(config))
+    )
     texts = TextSource(config, collection, store, home) if collection is not None else None
     if texts is not None:
         found.of(lambda: texts.check(wanted))
     found.raise_any()
     assert texts is not None
     return texts
-
-
-def store_collection(config: DatasetConfig, store: Store, data_home: Path) -> CollectionStages:
-    """The tables of a data set, computed and stored where they are missing."""
-    whole = replace(config, size="all", sample="all")
-    record = _stored(record_stage(store, whole, data_home))
-    collection = collection_stages(store, whole, record, data_home)
-    for stage in collection.tables:
-        _stored(stage)
-    if config == whole:
-        return collection
-    selection = selection_stage(config, collection)
-    part = selected(collection, selection, _stored(selection))
-    for stage in part.tables:
-        _stored(stage)
-    return part
-
-
-def _stored(stage: Stage) -> Mapping[str, Any]:
-    """The manifest of a stage, computed in this process where it is missing."""
-    if not present(stage):
-        run_stage(stage, SerialBackend(), Quiet())
-    return stage.artifact.manifest()
 
 
 def _check_grades(config: RunConfig, collection: CollectionStages, known: Answers) -> None:
