@@ -22,6 +22,8 @@ FOLDER = Path(__file__).resolve().parent.parent / "docs"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MOST_BYTES = 300_000
 WAIT_S = 20  # for the page's own requests
+# MLflow's assistant opens by itself in a fresh browser and takes a quarter of the page.
+NO_ASSISTANT = "localStorage['mlflow.assistant.fab.autoOpenedOnFirstLoad_v1'] = 'true'"
 
 
 def browser() -> str | None:
@@ -40,6 +42,7 @@ def pages(address: str) -> dict[str, str]:
         "mlflow_sweep": found["sweep"],
         "mlflow_cell": found["sweep"].replace(runs[0], runs[-1]),
         "mlflow_compare": found["compare"],
+        "mlflow_plots": found["sweep"].replace("?", "/artifactPath/pareto.svg?"),
         **({"mlflow_report": found["report"]} if "report" in found else {}),
     }
 
@@ -79,9 +82,12 @@ async def _picture(address: str, port_file: Path) -> bytes:
             async with session.ws_connect(place, max_msg_size=0) as tab:
                 size = {"width": 1360, "height": 850, "deviceScaleFactor": 1, "mobile": False}
                 await _told(tab, 1, "Emulation.setDeviceMetricsOverride", size)
-                await _told(tab, 2, "Page.navigate", {"url": address})
+                await _told(tab, 2, "Page.enable", {})
+                script = {"source": NO_ASSISTANT}
+                await _told(tab, 3, "Page.addScriptToEvaluateOnNewDocument", script)
+                await _told(tab, 4, "Page.navigate", {"url": address})
                 await asyncio.sleep(WAIT_S)
-                shot = await _told(tab, 3, "Page.captureScreenshot", {"format": "png"})
+                shot = await _told(tab, 5, "Page.captureScreenshot", {"format": "png"})
     return base64.b64decode(shot["data"])
 
 

@@ -62,7 +62,7 @@ def logged(
         raise
     finally:
         metrics = {"cells": float(len(cells)), "cells_failed": float(len(errors))}
-        files = [summary] if summary is not None and summary.exists() else []
+        files = [*log.plots, *([summary] if summary is not None and summary.exists() else [])]
         try:
             log.end(status, metrics, errors, files)
         except DesaError as unlogged:

@@ -140,6 +140,7 @@ def run_cells(
             run_graph(todo, backend, progress, sweep.on_stage_done, on_start=sweep.finish_ready)
         summaries = sweep.summaries()
         listener.finished(summaries, first.evaluation.measures)
+        sweep.draw()
         sweep.raise_failures()
     return summaries
 

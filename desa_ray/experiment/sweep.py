@@ -11,6 +11,7 @@ from desa_ray.errors import DesaError, Problems
 from desa_ray.experiment.build import Cell
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.finish import finish_cell, log_failure
+from desa_ray.experiment.plots import write_plots
 from desa_ray.experiment.run_names import run_names
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.pipeline.backend import LostCluster
@@ -133,6 +134,13 @@ class Sweep:
     def summaries(self) -> list[dict[str, Any]]:
         """The summaries of the finished cells, in their order, after those of earlier batches."""
         return [*self.earlier, *(self.entries[number] for number in sorted(self.entries))]
+
+    def draw(self) -> None:
+        """Write the plots of the finished cells for the log's parent run, if there is one."""
+        if self.log is not None and self.summary is not None:
+            folders = [self.specs[number].folder for number in sorted(self.entries)]
+            records = [folder / "records.parquet" for folder in folders]
+            self.log.plots = write_plots(records, self.summary.parent, self.note)
 
     def raise_failures(self) -> None:
         """One error for a single cell; for a sweep, one line per failed cell. A cluster that is

@@ -22,6 +22,7 @@ from desa_ray.report.comparisons import (
 )
 from desa_ray.report.curves import axis_figures, corpus_figure
 from desa_ray.report.cutoffs import cutoff_tables
+from desa_ray.report.depth_figure import depth_figure
 from desa_ray.report.draw_variance import draw_variance_table
 from desa_ray.report.equivalence import leave_one_out_table
 from desa_ray.report.escapes import markdown
@@ -173,7 +174,7 @@ def build_report(
         pareto_figure(study, sampling),
         *(builder(study, sampling) for builder in figures),
         *(difference_figure(study, other) for other in study.roles.baselines[:DIFFERENCES]),
-        *(builder(study) for builder in (*FIGURES, access_figure)),
+        *(builder(study) for builder in (depth_figure, *FIGURES, access_figure)),
         *axis_figures(study, sampling),
         corpus_figure(study, sampling),
     ]

@@ -15,6 +15,7 @@ TAG = "mlflow.sharedViewState."
 VALUE_LIMIT = 5000  # characters of an experiment's tag
 MOST_SWEPT = 8  # axes that parallel coordinates still show apart
 METHOD = "method"
+NONE = {"None"}  # of a label that the cell's method does not use
 
 
 class Varied:
@@ -34,8 +35,10 @@ class Varied:
         self._further |= {n: None for n in first if first[n] != params.get(n)}
 
     def names(self) -> list[str]:
-        """The method, labels of more than one value, then settings; at most `MOST_SWEPT`."""
-        labels = [n for n in LABELS if n != METHOD and len(self._labels.get(n, ())) > 1]
+        """The method, labels of more than one value (having none follows from the method), then
+        settings; at most `MOST_SWEPT`.
+        """
+        labels = [n for n in LABELS if n != METHOD and len(self._labels.get(n, set()) - NONE) > 1]
         return [METHOD, *labels, *self._further][:MOST_SWEPT]
 
 
@@ -71,7 +74,7 @@ def _view(parent: str, swept: Sequence[str], shown: Sequence[str]) -> dict[str, 
     charts = [chart("PARALLEL", "What was swept, and what it gave", **axes)]
     charts += [chart("BAR", HEADLINE[name][0], metricKey=name) for name in shown]
     own_section = {"uuid": section, "name": "Sweep", "display": True}
-    own_section |= {"isReordered": True, "deleted": False, "isGenerated": False}
+    own_section |= {"columns": 2, "isReordered": True, "deleted": False, "isGenerated": False}
     return {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
         # By creation, the UI would fold the children into their parent, which is then all it draws.

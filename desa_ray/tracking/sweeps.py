@@ -66,6 +66,7 @@ class SweepLog:
     ):
         self.run, self.offline = run, offline
         self.results: list[dict[str, Any]] = []
+        self.plots: Sequence[Path] = ()  # files for the parent, written when its cells are finished
         self.varied = Varied()
         self.compared = False  # whether the log has a view that compares the cells
         self.run_ids: list[str] = []  # of what was logged and sent: the parent, then the cells

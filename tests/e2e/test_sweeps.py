@@ -69,6 +69,9 @@ def test_another_kappa_generates_encodes_indexes_and_ranks(demo_slice, warm_home
         # What the compare view sorts and plots must be numbers.
         assert {"kappa", "corpus_docs", "ndcg_at_10", "recall_at_20"} <= child.data.metrics.keys()
     assert {child.data.metrics["kappa"] for child in children} == {2, 20, 60, 100}
+    client = MlflowClient(f"sqlite:///{warm_home / 'mlflow.db'}")
+    artifacts = {file.path for file in client.list_artifacts(parent.info.run_id)}
+    assert artifacts == {"summary.json", "depths.svg", "kappa.svg", "pareto.svg"}
     by_id = {child.info.run_id: child.data.tags["sha256.records.parquet"] for child in children}
     assert all(
         by_id[cell["mlflow_run_id"]] == cell["artifacts"]["records.parquet"] for cell in cells

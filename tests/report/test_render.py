@@ -158,6 +158,7 @@ def test_every_table_and_figure_the_issue_asks_for_is_written(written):
     assert {figure.name for figure in report.figures} == {
         *(
             "pareto",
+            "depths",
             "differences_original",
             "differences_shared",
             "transitions",

@@ -9,7 +9,7 @@ from mlflow.tracking import MlflowClient
 from desa_ray.tracking.comparison import TAG, VALUE_LIMIT, Varied, compared_view
 from desa_ray.tracking.last import links, report_route
 from desa_ray.tracking.reports import log_report
-from desa_ray.tracking.runs import Tracker
+from desa_ray.tracking.runs import KIND, Tracker
 from tests.tracking.entries_made_up import made_cell, open_log, runs_in
 
 KEYS = {"one": "1" * 64, "two": "2" * 64}
@@ -46,6 +46,20 @@ def test_the_view_finds_the_children_and_what_they_have(uri, tmp_path):
     assert {axes["metricSectionId"]} == {own["uuid"] for own in view["compareRunSections"]}
 
 
+def test_old_and_new_experiments_are_of_the_classic_kind(uri, tmp_path):
+    """Those of earlier versions have no kind, or what MLflow's UI guessed; a user's own stands."""
+    client, tracker = MlflowClient(uri), Tracker(uri, tmp_path / "artifacts")
+    guessed, chosen = {KIND: "genai_development_inferred"}, {KIND: "genai_development"}
+    for name, tags in (("old", {}), ("guessed", guessed), ("chosen", chosen)):
+        client.create_experiment(f"desa/{name}", tags=tags)
+    kinds = {}
+    for name in ("old", "guessed", "chosen", "new"):
+        tracker.experiment(name)
+        kinds[name] = client.get_experiment_by_name(f"desa/{name}").tags[KIND]
+    classic = dict.fromkeys(("old", "guessed", "new"), "custom_model_development")
+    assert kinds == {**classic, "chosen": "genai_development"}
+
+
 def test_axes_are_labels_then_settings_that_differ_beside_them():
     varied = Varied()
     cells = [("a", 2, 10, "x"), ("a", 2, 20, "x"), ("b", 2, 10, "y"), ("b", 2, 20, "y")]
@@ -53,6 +67,13 @@ def test_axes_are_labels_then_settings_that_differ_beside_them():
         settings = {"settings.pool": str(pooled), "settings.of_method": derived}
         varied.add({"method": method, "kappa": str(kappa), **settings})
     assert varied.names() == ["method", "settings.pool"]
+
+
+def test_a_label_that_some_methods_lack_is_no_axis():
+    varied = Varied()
+    for method, generator, kappa in (("original", "None", 2), ("desa", "recorded", 60)):
+        varied.add({"method": method, "generator": generator, "kappa": str(kappa)})
+    assert varied.names() == ["method", "kappa"]
 
 
 def test_a_view_of_long_names_fits_a_tag():
