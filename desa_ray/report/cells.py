@@ -23,7 +23,7 @@ from desa_ray.core.rules.kinds import uses_kappa
 from desa_ray.core.statistics.aggregate import by_query
 from desa_ray.errors import DesaError, Problems, listed
 from desa_ray.report.names import LEAVES_OUT, STAND_IN
-from desa_ray.report.records_check import REQUIRED, check_columns
+from desa_ray.report.records_check import HINT, REQUIRED, check_columns, with_types
 from desa_ray.store.content import rows_content
 from desa_ray.types import sha256_json
 
@@ -121,7 +121,7 @@ def cut_cells(records: pl.DataFrame) -> list[RecordedCell]:
             one twice, two different cells with one name.
     """
     if not records.height:
-        raise DesaError("there are no query records", where="records")
+        raise DesaError("there are no query records", where="records", hint=HINT)
     check_columns(records, "records")  # what they hold was checked file by file when they were read
     sources = "source" in records.columns
     problems: list[DesaError] = []
@@ -137,6 +137,7 @@ def cut_cells(records: pl.DataFrame) -> list[RecordedCell]:
         rows = rows.select(
             n for n in sorted(rows.columns) if n in REQUIRED or rows[n].null_count() < rows.height
         )
+        rows = with_types(rows)
         named = _named(dict(zip(LABELS, labels, strict=False)))
         qrels_hash = str(labels[len(LABELS)])
         known = settings_of(labels[len(LABELS) + 2], source)

@@ -94,6 +94,18 @@ def check_columns(records: pl.DataFrame, where: str) -> None:
         raise DesaError(what, where=where, hint=HINT)
 
 
+def with_types(records: pl.DataFrame) -> pl.DataFrame:
+    """Records whose columns without any value, and so without a type, have that of their kind."""
+    kinds: dict[str, type[pl.DataType]] = {
+        **dict.fromkeys(TEXT_OR_NONE, pl.String),
+        **dict.fromkeys(WHOLE_OR_NONE, pl.Int64),
+        **dict.fromkeys(TRUTH_OR_NONE, pl.Boolean),
+        **dict.fromkeys((*SHARES, "dense_angle_deg"), pl.Float64),
+    }
+    absent = [name for name, kind in records.schema.items() if kind == pl.Null and name in kinds]
+    return records.with_columns(pl.col(name).cast(kinds[name]) for name in absent)
+
+
 def check_records(records: pl.DataFrame, where: str) -> None:
     """Raises `Problems` with everything that keeps the table from being query records."""
     check_columns(records, where)

@@ -208,3 +208,19 @@ def test_settings_that_no_run_writes_are_refused(settings):
 def test_any_label_can_be_sorted(label):
     found = cut_cells(cell("scifact", "desa", encoder=label, draws=1))
     assert [one.encoder for one in found] == [label]
+
+
+@pytest.mark.parametrize("name", ["kappa", "encoder", "generator", "n_refs", "dense_angle_deg"])
+def test_a_column_without_a_type_is_one_without_values(name, records, tmp_path):
+    """As parquet files hold a column of which no row has a value."""
+    frame = records.with_columns(pl.lit(None).alias(name))
+    assert frame.schema[name] == pl.Null
+    (found,) = cut_cells(load_records(_write(tmp_path, frame)))
+    assert found.describe()["records_sha256"]
+    if name != "dense_angle_deg":
+        assert found.value(name) is None
+
+
+def test_no_records_say_what_to_name(records):
+    with pytest.raises(DesaError, match=r"records: there are no query records \(name records"):
+        cut_cells(records.head(0))
