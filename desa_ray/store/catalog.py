@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from desa_ray.errors import DesaError
+from desa_ray.errors import CorruptArtifact, DesaError
 from desa_ray.store.files import Files
 from desa_ray.store.keys import STAGE, Key
 from desa_ray.store.sealed import unseal
@@ -55,7 +55,10 @@ def manifests(files: Files, stage: str) -> Iterator[dict[str, Any]]:
     for short in sorted(
         filter(SHORT.fullmatch, folders), key=lambda short: -folders[short].modified
     ):
-        data = files.read_bytes(f"{stage}/{short}/manifest.json")
+        try:
+            data = files.read_bytes(f"{stage}/{short}/manifest.json")
+        except CorruptArtifact:
+            continue
         if data is not None:
             try:
                 yield _manifest(data, stage, short)[0]
@@ -70,7 +73,10 @@ def entry(files: Files, stage: str, short: str) -> Entry | None:
     if not stats:
         return None
     key, problem = None, ""
-    manifest = files.read_bytes(f"{folder}/manifest.json")
+    try:
+        manifest = files.read_bytes(f"{folder}/manifest.json")
+    except CorruptArtifact as error:
+        manifest, problem = None, str(error)
     if manifest is not None:
         try:
             _, key = _manifest(manifest, stage, short)

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -108,9 +109,15 @@ class Files:
         return f"{self.shown}/{name}"
 
     def read_bytes(self, name: str) -> bytes | None:
-        """The file's bytes, or None where there is no such file."""
+        """The file's bytes, or None where there is no such file.
+
+        Raises:
+            CorruptArtifact: a folder is in its place, or a pipe or device, which might never end.
+        """
         with self._explained("read", name):
             try:
+                if self._local and not stat.S_ISREG(Path(self._path(name)).stat().st_mode):
+                    raise self.corrupt(name, "is not a plain file")
                 return self._fs.cat_file(self._path(name))
             except FileNotFoundError:
                 return None

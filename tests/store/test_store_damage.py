@@ -2,11 +2,15 @@
 block nothing.
 """
 
+import os
+
 import pytest
 from store_processes import CONTENT, KEY, build, data_of, flip, folder_of, part
 
 from desa_ray.errors import CorruptArtifact, Problems
 from desa_ray.store.artifacts import Store
+from desa_ray.store.catalog import entry
+from desa_ray.store.files import Files
 from desa_ray.store.sealed import unseal
 
 
@@ -180,3 +184,21 @@ def test_a_discarded_part_takes_the_manifest(root):
     assert not Store(root).artifact(KEY).exists()
     assert list(artifact.parts()) == [part(0), part(2)]
     assert len(artifact._files.list(f"{KEY.stage}/{KEY.short}")) == 5
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_a_manifest_that_never_ends_is_damage(kind, tmp_path):
+    """A store from elsewhere may hold anything; nothing waits for it."""
+    files = Files(tmp_path)
+    place = tmp_path / "stage" / "abc" / "manifest.json"
+    place.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to("/dev/zero")
+    assert "is not a plain file" in getattr(entry(files, "stage", "abc"), "problem", "")
+    with pytest.raises(CorruptArtifact, match=r"manifest\.json: is not a plain file"):
+        files.read_bytes("stage/abc/manifest.json")
