@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from desa_ray.config import SparseConfig
 from desa_ray.core.impacts import SCALE, checked_weights, quantised
 from desa_ray.engines.model_files import sha256_file
-from desa_ray.engines.splade import splade_identity
+from desa_ray.engines.splade_files import splade_identity
 from desa_ray.engines.tokenizer import load_tokenizer
 from desa_ray.errors import DesaError
 from desa_ray.lines import shown_value

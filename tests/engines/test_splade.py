@@ -11,7 +11,8 @@ from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from desa_ray.config import SparseConfig
-from desa_ray.engines.splade import SpladeEncoder, splade_identity
+from desa_ray.engines.splade import SpladeEncoder
+from desa_ray.engines.splade_files import splade_identity
 from desa_ray.errors import DesaError
 from desa_ray.files import sha256_file
 from tests.splade_files import HEADS, SPECIAL, WORDS, logits, write_model
