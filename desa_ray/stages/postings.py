@@ -1,9 +1,9 @@
 """Postings: the corpus as Lucene indexes it, kept as plain arrays, a range of documents at a time.
 
-Lucene builds its index in a scratch folder, the postings are read out of it once, and the index is
-dropped: everything later (complete-list BM25 at any k1 and b) needs the postings alone and no JVM.
-An index kept as well would be a second copy of the same data that nothing reads and whose bytes
-differ from build to build.
+Lucene analyses the texts, and the engine counts their terms or reads them out of an index that it
+builds in a scratch folder and drops: everything later (complete-list BM25 at any k1 and b) needs
+the postings alone and no JVM. An index kept as well would be a second copy of the same data that
+nothing reads and whose bytes differ from build to build.
 
 A corpus of more than `range_documents` documents is indexed in ranges, by as many JVMs as there
 are. `finish` merges their terms and counts, once; scores, and the content hash, are those of a

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import counted, kernels, lucene, runs, vllm_row
+from . import counted, indexing, kernels, lucene, runs, vllm_row
 from .harness import Measured
 from .table import put_into_page
 
@@ -40,6 +40,7 @@ def suite(scifact: str | None) -> dict[str, Callable[[], list[Measured]]]:
         "g": lambda: runs.whole(dataset),
         "i": runs.tracking,
         "k": lambda: counted.counted(200_000, 3),
+        "l": lambda: indexing.indexed(100_000, 3),
         "v": lambda: vllm_row.through_the_pool(200, 5),
     }
 
@@ -49,7 +50,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("tests/benchmarks/results.json"))
-    letters = "a,b,c,d,e,f,g,i,k" + (",v" if vllm_row.PYTHON.exists() else "")
+    letters = "a,b,c,d,e,f,g,i,k,l" + (",v" if vllm_row.PYTHON.exists() else "")
     parser.add_argument("--only", default=letters, help="g measures h and j too")
     parser.add_argument(
         "--scifact", help="a folder in BEIR layout for whole runs, instead of the demo"

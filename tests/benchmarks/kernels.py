@@ -130,7 +130,9 @@ def replays(documents: int, depth: int, noise: float, calls: int) -> list[Measur
     return [
         ratio("c replay", words, "incremental, with heaps, in Python", (own, heaps), 100),
         ratio("c replay", words, "dictionaries, checked after every read", (own, baseline), 10_000),
-        Measured("c replay", words, "-", own, None, own * 1e6, "µs a query", Target(60, most=True)),
+        Measured(
+            "c replay", words, "-", own, None, own * 1e6, "µs per query", Target(60, most=True)
+        ),
     ]
 
 

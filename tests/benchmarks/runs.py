@@ -180,7 +180,7 @@ def tracking(cells: int = 7) -> list[Measured]:
             own,
             None,
             own,
-            "s a cell",
+            "s per cell",
             Target(1, most=True),
             {"wall_s": wall},
         )

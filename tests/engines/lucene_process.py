@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from desa_ray.engines import lucene
 from desa_ray.engines.analysis import ENGLISH
 from desa_ray.engines.bm25 import Postings
 from desa_ray.engines.jvm import start_jvm
 from desa_ray.engines.lucene import Lucene
 
 HEAP = "512m"
+BY_INDEX = 1 << 30  # characters between two flushes, which make the engine build Lucene's index
 _engine: Lucene
 
 
@@ -54,12 +56,30 @@ def postings(
         return built, [path.name for path in Path(scratch).iterdir()]
 
 
+def byte_lengths(lengths: Sequence[int]) -> list[int]:
+    """Lucene's one-byte forms of document lengths."""
+    from jnius import autoclass
+
+    form = autoclass("org.apache.lucene.util.SmallFloat").intToByte4
+    return [form(length) & 0xFF for length in lengths]
+
+
+def postings_in_batches(texts: Sequence[str], characters: int, analyzer: str) -> Postings:
+    """The engine's postings, with so many characters analysed in one call."""
+    kept = lucene.BATCH_CHARACTERS
+    lucene.BATCH_CHARACTERS = characters
+    try:
+        return postings(texts, analyzer=analyzer)[0]
+    finally:
+        lucene.BATCH_CHARACTERS = kept
+
+
 def postings_on_a_full_disk(texts: Sequence[str], file_limit: int) -> None:
     """`postings` in a process that may not write files of more than `file_limit` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, before[1]))
     try:
-        postings(texts)
+        postings(texts, BY_INDEX)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

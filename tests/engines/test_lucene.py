@@ -13,6 +13,7 @@ import pytest
 
 from desa_ray.data.demo import generations_folder
 from desa_ray.engines import jvm
+from desa_ray.engines.term_counts import byte_lengths
 from desa_ray.errors import DesaError
 
 TEXTS = [
@@ -89,6 +90,47 @@ def test_flushing_never_changes_the_postings(in_lucene_process):
     whole, _ = in_lucene_process(lucene_process.postings, texts)
     flushed, _ = in_lucene_process(lucene_process.postings, texts, 15_000)
     assert flushed.content_hash() == whole.content_hash()
+
+
+TRICKY = [
+    "zq0qz ZQ1QZ's zq0qzes, zq2qz",  # the marks between documents
+    "1,000.5 it's U.S.A. e.g., o'neill's a_b c.d x-y, [a, b] foo@bar.com http://x.y/z?q=1",
+    "naïve \u0301accent \u200dzero width\u00adsoft 𝄞𝄞 中文字 カタカナ ไทย",
+    "🧬👩‍👩‍👧 İstanbul ﬁn \u2028line",
+    "a" * 600,
+    "x" * 255 + " " + "y" * 256,
+    "word " * 500,
+    "\r\n\t \x00 nul\x01ctl",
+    "",
+]
+
+
+@pytest.mark.parametrize(
+    "analyzer",
+    [
+        "DefaultEnglishAnalyzer",
+        "DefaultEnglishAnalyzer stemmer=krovetz stopwords=keep",
+        "DefaultEnglishAnalyzer stemmer=none stopwords=drop",
+    ],
+)
+def test_counted_terms_are_those_of_lucenes_index(in_lucene_process, analyzer):
+    """Postings, norms and counts of batches of any size, with long texts cut in between."""
+    rng = np.random.default_rng(11)
+    words = [word for text in TRICKY for word in text.split(" ")] + ["The", "running", "\u0301x"]
+    texts = [*TRICKY, *(" ".join(rng.choice(words, rng.integers(0, 80))) for _ in range(150))]
+    index, _ = in_lucene_process(lucene_process.postings, texts, lucene_process.BY_INDEX, analyzer)
+    for characters in (1, 50, 700, 1 << 20):
+        found = in_lucene_process(lucene_process.postings_in_batches, texts, characters, analyzer)
+        assert found.content_hash() == index.content_hash()
+    assert index.n_terms > 20
+
+
+def test_lengths_have_lucenes_byte_form(in_lucene_process):
+    """Around every power of two up to 2^31 - 1, as `SmallFloat.intToByte4` gives them."""
+    near = {min(2**bits + more, 2**31 - 1) for bits in range(32) for more in range(-3, 4)}
+    lengths = sorted({*range(300), *near} - {-2, -1})
+    expected = in_lucene_process(lucene_process.byte_lengths, lengths)
+    assert byte_lengths(np.array(lengths)).tolist() == expected
 
 
 def test_a_disk_that_fills_up_is_an_error_and_the_process_serves(in_lucene_process):
