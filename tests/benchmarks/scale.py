@@ -1,15 +1,18 @@
 """A million documents, lazily: what each stage takes and holds, and how that grows with the
 collection.
 
-    python -m tests.benchmarks.scale --out scale.json 50000 200000 1000000
+    python -m tests.benchmarks.scale --out scale.json 2000 50000 200000 1000000
 
-The pipeline is the real one: collection, Lucene, prefixes, fusion. Only the encoder is made up: its
-two stages get vectors from a seed, which takes nothing away from what is measured. Topics tie words
-to vectors, so that both channels agree about as much as they do on real data. Every stage runs in a
-process of its own, whose peak memory is logged.
+The pipeline is the real one: ingest in pieces, Lucene in ranges, prefixes, fusion. Only the encoder
+is made up: its two stages get vectors from a seed, which takes nothing away from what is measured.
+Topics tie words to vectors, so that both channels agree about as much as they do on real data.
+Every stage has a driver of its own and one worker at a time, a child of it; the peak memory of both
+is logged. The CPU time of the smallest size stands for starting up: exponents are fitted to what
+the others take more.
 """
 
 import argparse
+import importlib
 import json
 import math
 import multiprocessing
@@ -26,16 +29,16 @@ from typing import Any
 
 import numpy as np
 
-from desa_ray.config import RunConfig
+from desa_ray.config import ClusterConfig, RunConfig
 from desa_ray.config_check import checked
-from desa_ray.engines.dense_index import write_shard
 from desa_ray.experiment.build import Builder
 from desa_ray.experiment.prepare import prepare_cell
+from desa_ray.experiment.reading import ReadingBackend
 from desa_ray.experiment.records import cell_records
 from desa_ray.pipeline.execute import Quiet, missing, run_stage, schedule
-from desa_ray.pipeline.serial import SerialBackend
-from desa_ray.pipeline.stage import Shard, Stage
-from desa_ray.stages.document_vectors import DocumentVectorsWork
+from desa_ray.pipeline.stage import Pool, Shard, Stage
+from desa_ray.stages import ingest
+from desa_ray.stages.document_vectors import DocumentVectorsWork, store_vectors
 from desa_ray.stages.text_vectors import TextVectorsWork
 from desa_ray.store.artifacts import Store
 from desa_ray.store.tables import write_array
@@ -43,6 +46,7 @@ from desa_ray.store.tables import write_array
 from .made_up import DIMENSIONS, WORDS
 
 TOPICS, TOPIC_WORDS, QUERIES = 400, 40, 200
+SEEDED = Pool("seeded", ingest.Reading, light=True)  # who makes vectors
 
 
 def _topics_of(count: int, seed: int) -> np.ndarray:
@@ -104,9 +108,7 @@ class MadeUpVectors(DocumentVectorsWork):
     def run(self, engine: Any, stage: Stage, shard: Shard) -> None:
         topics = _topics_of(stage.inputs["corpus"].rows, 0)
         vectors = _vectors(topics[shard.start : shard.stop], shard.start, 5)
-        stage.artifact.write_part(
-            shard.parts[0], lambda path: write_shard(vectors, path), rows=len(vectors)
-        )
+        store_vectors(stage, shard, vectors)
 
 
 @dataclass(frozen=True)
@@ -143,26 +145,29 @@ def _config(folder: Path, home: Path, memory_gb: float) -> RunConfig:
 
 
 def _stages(config: RunConfig, store: Store, home: Path) -> list[Stage]:
-    cell = Builder(prepare_cell(config, store, home)).cell()
+    backend = ReadingBackend(ClusterConfig(kind="local", cpus=1))
+    cell = Builder(prepare_cell(config, store, home, backend=backend)).cell()
+    backend.close()
     return [_made_up(stage) for stage in schedule(missing(cell.targets))]
 
 
 def _made_up(stage: Stage) -> Stage:
     work: Any = stage.work
     if stage.name == "vectors":
-        return replace(stage, work=MadeUpVectors(None, work.shard_documents))  # pyright: ignore[reportArgumentType]
+        return replace(stage, work=MadeUpVectors(SEEDED, work.shard_documents))
     if stage.name == "text_vectors":
-        return replace(stage, work=MadeUpTextVectors(None, work.shard_texts))  # pyright: ignore[reportArgumentType]
+        return replace(stage, work=MadeUpTextVectors(SEEDED, work.shard_texts))
     return stage
 
 
 def _run(config: RunConfig, home: Path, number: int | None) -> Mapping[str, Any]:
     """In a process of its own: plans, and runs one of the missing stages (None: plans alone)."""
+    ingest.LARGE = 0  # in pieces, whatever the size
     store = Store(str(home / "store"))
     started = time.perf_counter()
     stages = _stages(config, store, home)
     if number is not None:
-        executor = SerialBackend()
+        executor = ReadingBackend(ClusterConfig(kind="local", cpus=1))
         before = time.process_time(), time.perf_counter()
         run_stage(stages[number], executor, Quiet())
         cpu, wall = time.process_time() - before[0], time.perf_counter() - before[1]
@@ -172,7 +177,7 @@ def _run(config: RunConfig, home: Path, number: int | None) -> Mapping[str, Any]
         cpu, wall, name = (
             time.process_time(),
             time.perf_counter() - started,
-            "plan (reads the collection)",
+            "plan and ingest",
         )
     own, child = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -182,6 +187,7 @@ def _run(config: RunConfig, home: Path, number: int | None) -> Mapping[str, Any]
         "cpu_s": cpu + child.ru_utime + child.ru_stime,
         "wall_s": wall,
         "peak_gb": max(own.ru_maxrss, child.ru_maxrss) / 2**20,
+        "driver_gb": own.ru_maxrss / 2**20,
         "stages": len(stages),
     }
 
@@ -213,6 +219,7 @@ def run(documents: int, memory_gb: float, scratch: Path) -> dict[str, Any]:
         "cpu_s": sum(own["cpu_s"] for own in found),
         "wall_s": sum(own["wall_s"] for own in found),
         "peak_gb": max(own["peak_gb"] for own in found),
+        "driver_gb": max(own["driver_gb"] for own in found),
         "depth_median": depths.median(),
         "depth_max": depths.max(),
         "deepened": len({p.name for p in (home / "store").glob("prefix_deep/*/*.npy")}),
@@ -225,22 +232,34 @@ def run(documents: int, memory_gb: float, scratch: Path) -> dict[str, Any]:
 
 def _say(documents: int, own: Mapping[str, Any]) -> None:
     what = f"{documents:>9,}  {own['stage']:32.32} {own['cpu_s']:8.1f} s CPU {own['wall_s']:8.1f} s"
-    print(f"{what} {own['peak_gb']:6.2f} GB", file=sys.stderr, flush=True)
+    memory = f"{own['peak_gb']:6.2f} GB, driver {own['driver_gb']:.2f} GB"
+    print(f"{what} {memory}", file=sys.stderr, flush=True)
 
 
 def exponents(runs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Slope of log(quantity) over log(documents), least squares, for every stage and in all."""
+    """Slope of log(quantity) over log(documents), least squares, for every stage and in all; of CPU
+    seconds those that the smallest run did not take, where there are more than two.
+    """
+    start = {stage["stage"]: stage["cpu_s"] for stage in runs[0]["stages"]}
+    start["all"] = runs[0]["cpu_s"]
+    if len(runs) > 2:
+        runs = runs[1:]
+    else:
+        start = dict.fromkeys(start, 0.0)
     sizes = [math.log(own["documents"]) for own in runs]
     found = {}
-    names = [stage["stage"] for stage in runs[0]["stages"]]
-    for name in names:
-        rows = [next((s for s in own["stages"] if s["stage"] == name), None) for own in runs]
+    for name in start:
+        rows = [own if name == "all" else _stage_of(own, name) for own in runs]
         if all(rows):
-            found[name] = {
-                q: _slope(sizes, [row[q] for row in rows if row]) for q in ("cpu_s", "peak_gb")
-            }
-    found["all"] = {q: _slope(sizes, [own[q] for own in runs]) for q in ("cpu_s", "peak_gb")}
+            cpu = [row["cpu_s"] - start[name] for row in rows]
+            found[name] = {"cpu_s": _slope(sizes, cpu)}
+            for quantity in ("peak_gb", "driver_gb"):
+                found[name][quantity] = _slope(sizes, [row[quantity] for row in rows])
     return found
+
+
+def _stage_of(run: dict[str, Any], name: str) -> dict[str, Any]:
+    return next((stage for stage in run["stages"] if stage["stage"] == name), {})
 
 
 def _slope(x: list[float], values: list[float]) -> float:
@@ -251,21 +270,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("documents", type=int, nargs="*", default=[50_000, 200_000, 1_000_000])
+    parser.add_argument(
+        "documents", type=int, nargs="*", default=[2_000, 50_000, 200_000, 1_000_000]
+    )
     parser.add_argument("--out", type=Path, default=Path("scale.json"))
     parser.add_argument("--scratch", type=Path, default=None, help="kept afterwards if given")
     parser.add_argument("--memory-gb", type=float, default=2.0)
     options = parser.parse_args()
     for name in ("OMP", "OPENBLAS", "MKL"):
         os.environ.setdefault(f"{name}_NUM_THREADS", "2")
+    root = str(Path(__file__).resolve().parents[2])
+    os.environ["PYTHONPATH"] = root  # workers import this module
     with tempfile.TemporaryDirectory(prefix="desa-scale-") as temporary:
         scratch = options.scratch or Path(temporary)
         runs = [run(documents, options.memory_gb, scratch) for documents in options.documents]
     document = {"memory_gb": options.memory_gb, "runs": runs}
     if len(runs) > 1:
         document["exponents"] = exponents(runs)
+        for name, own in document["exponents"].items():
+            slopes = ", ".join(f"{quantity} {slope:.2f}" for quantity, slope in own.items())
+            print(f"exponents {name:32.32} {slopes}", file=sys.stderr)
     options.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    # Under its own name, so that workers find what they are sent
+    importlib.import_module("tests.benchmarks.scale").main()
