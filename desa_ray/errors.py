@@ -100,5 +100,6 @@ def choices(name: object, known: Iterable[object], limit: int = 20) -> str:
     first.
     """
     names = [str(other) for other in known]
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    near = [other for other in names if other.lower() == str(name).lower()]
+    near += difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     return f"{f'did you mean {near[0]}? ' if near else ''}known: {listed(names, limit)}"

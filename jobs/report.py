@@ -1,6 +1,7 @@
 """Tables, figures and a page from query records, or one query's story (Hydra overrides)."""
 
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,9 @@ from desa_ray.types import sha256_json
 from .cli.app import hydra_app, output_folder
 from .cli.console import note
 from .cli.report_config import ReportConfig
+
+# Settings of the whole report, which may be written like those of the group `report`.
+WITH_GROUP = re.compile(r"^(\+{0,2}|~)report\.(resamples|seed|sampling|gain)(?==|$)")
 
 
 def newest_records() -> Path:
@@ -167,4 +171,9 @@ def _task(config: DictConfig) -> None:
 
 def main(arguments: list[str]) -> int:
     """`desa report [runs=...|sweep=...|records=...] [query=ID]`."""
-    return hydra_app("report", "report", arguments, _task, kind=ReportConfig)
+    return hydra_app("report", "report", plainly_named(arguments), _task, kind=ReportConfig)
+
+
+def plainly_named(arguments: Sequence[str]) -> list[str]:
+    """Arguments with `report.seed=` and the like as `seed=`: both name the same setting."""
+    return [WITH_GROUP.sub(r"\1\2", argument) for argument in arguments]

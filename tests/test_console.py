@@ -28,6 +28,24 @@ def lines(capsys):
     return since
 
 
+def test_rows_of_equal_labels_show_what_differs():
+    """Another K, and settings that are no labels, have columns; what is the same has none."""
+    same = {"dataset": "demo", "method": "mine", "encoder": "e", "generator": None, "kappa": "60"}
+    same |= {"n_refs": None, "corpus_docs": 9, "n_queries": 2, "metrics": {"ndcg_at_10": 0.5}}
+    cells = [
+        {**same, "k": 10, "apart": {"sparse.k1": "0.9"}},
+        {**same, "k": 10, "apart": {"sparse.k1": "1.2"}},
+        {**same, "k": 20, "apart": {}},
+    ]
+    table = console.cells_table(cells)
+    titles = [str(column.header) for column in table.columns]
+    assert titles[:3] == ["method", "k", "sparse.k1"]
+    shown = [" ".join(map(str, column.cells)) for column in table.columns[:3]]
+    assert shown == ["mine mine mine", "10 10 20", "0.9 1.2 -"]
+    alone = console.cells_table([{**same, "k": 10}, {**same, "k": 10, "method": "other"}])
+    assert str(alone.columns[1].header) != "k"
+
+
 def test_quick_stages_share_a_line_and_slow_ones_have_their_own(lines):
     listener = ConsoleListener()
     for number, seconds in enumerate((0.1, 0.2, 7.25, 0.3)):

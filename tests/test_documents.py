@@ -17,6 +17,7 @@ from desa_ray.config_check import leaves
 from desa_ray.jobs import VERBS, compare, depth, fuse
 from desa_ray.jobs.cli.flags import accepted
 from desa_ray.jobs.cli.report_config import ReportConfig
+from desa_ray.jobs.report import plainly_named
 from desa_ray.jobs.submit import SubmitConfig
 from tests.conftest import REPOSITORY
 from tests.reference import REFERENCE
@@ -259,6 +260,6 @@ def test_commands_in_pages_name_what_exists():
             PARSERS[verb]().parse_args(arguments)
         elif verb in FURTHER:
             known = schema.get(verb, [*settings, *FURTHER[verb]])
-            given = accepted(verb, verb, arguments).overrides
+            given = plainly_named(accepted(verb, verb, arguments).overrides)
             wrong += [f"{command}: {text}" for text in given if _wrong(verb, text, known)]
     assert wrong == []

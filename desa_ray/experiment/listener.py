@@ -29,4 +29,6 @@ class Listener:
         """No stage runs any more."""
 
     def finished(self, summaries: Sequence[Mapping[str, Any]], measures: Sequence[str]) -> None:
-        """All cells that can be finished are; called before the error of a failed one is raised."""
+        """All cells that can be finished are; called before the error of a failed one is raised. A
+        summary's `apart` has the settings that distinguish its cell from others of equal labels.
+        """

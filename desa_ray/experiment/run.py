@@ -139,7 +139,7 @@ def run_cells(
                 backend.require((spec.config for spec in specs), todo)
             run_graph(todo, backend, progress, sweep.on_stage_done, on_start=sweep.finish_ready)
         summaries = sweep.summaries()
-        listener.finished(summaries, first.evaluation.measures)
+        listener.finished(sweep.rows(), first.evaluation.measures)
         sweep.draw()
         sweep.raise_failures()
     return summaries

@@ -48,6 +48,29 @@ def run_names(cells: Sequence[Cell]) -> list[str]:
     return names
 
 
+def settings_apart(cells: Sequence[Cell]) -> list[dict[str, str]]:
+    """For each cell, the values of the settings in which cells with equal labels differ: at most
+    three settings, none of them longer than a column.
+    """
+    alike: dict[tuple, list[int]] = {}
+    for number, cell in enumerate(cells):
+        alike.setdefault(tuple(labels(cell).values()), []).append(number)
+    several = [numbers for numbers in alike.values() if len(numbers) > 1]
+    settings = {number: cell_settings(cells[number]) for numbers in several for number in numbers}
+    differing: dict[str, None] = {}
+    for numbers in several:
+        known = {name for number in numbers for name in settings[number]}
+        for name in sorted(known, key=lambda own: (own.count("."), len(own), own)):
+            values = {settings[number].get(name, "-") for number in numbers}
+            if len(values) > 1 and max(map(len, values)) <= LONGEST:
+                differing[name] = None
+    shown = list(differing)[:FURTHER]
+    return [
+        {name: settings[number].get(name, "-") for name in shown} if number in settings else {}
+        for number in range(len(cells))
+    ]
+
+
 def _settings(cell: Cell) -> dict[str, Any]:
     """What decides a cell's results, and its decoding by the names of settings."""
     decoding = {n: v for n, v in cell_settings(cell).items() if n.startswith("decoding.")}

@@ -12,7 +12,7 @@ from desa_ray.experiment.build import Cell
 from desa_ray.experiment.cell_files import write_json
 from desa_ray.experiment.finish import finish_cell, log_failure
 from desa_ray.experiment.plots import write_plots
-from desa_ray.experiment.run_names import run_names
+from desa_ray.experiment.run_names import run_names, settings_apart
 from desa_ray.experiment.spec import CellSpec
 from desa_ray.pipeline.backend import LostCluster
 from desa_ray.pipeline.execute import missing
@@ -134,6 +134,12 @@ class Sweep:
     def summaries(self) -> list[dict[str, Any]]:
         """The summaries of the finished cells, in their order, after those of earlier batches."""
         return [*self.earlier, *(self.entries[number] for number in sorted(self.entries))]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The summaries with what tells cells of equal labels apart, for a table."""
+        apart = settings_apart(self.cells)
+        own = [{**self.entries[number], "apart": apart[number]} for number in sorted(self.entries)]
+        return [*self.earlier, *own]
 
     def draw(self) -> None:
         """Write the plots of the finished cells for the log's parent run, if there is one."""

@@ -61,9 +61,11 @@ def script(overrides: Sequence[str], verbs: Sequence[str]) -> str | None:
 
 
 def leave_out_verb() -> None:
-    """Tell Hydra the command line as it would be without the verb, up to the cursor."""
+    """Tell Hydra the command line as it would be without the verb, up to the cursor; an empty one
+    where no shell asks.
+    """
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
     before = line[: int(point)] if re.fullmatch("[0-9]{1,9}", point) else line
     program, _, rest = before.lstrip().partition(" ")
-    os.environ["COMP_LINE"] = f"{program} {rest.lstrip().partition(' ')[2]}"
+    os.environ["COMP_LINE"] = f"{program or 'desa'} {rest.lstrip().partition(' ')[2]}"

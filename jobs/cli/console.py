@@ -131,12 +131,16 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
     if any("rule" in cell for cell in cells):
         names = (*names, "rule")
         cells = [{"rule": DEFAULT_RULE, **cell} for cell in cells]
+    if len({cell.get("k") for cell in cells}) > 1:
+        names = (*names, "k")
+    cells = [{**cell, **cell.get("apart", {})} for cell in cells]
+    further = dict.fromkeys(name for cell in cells for name in cell.get("apart", {}))
     # A column says something only where two cells that have the setting at all differ in it.
     known: dict[str, list] = {}
     for name in names:
         known[name] = [cell[name] for cell in cells if cell[name] is not None]
     varying = [name for name in names if len(set(known[name])) > 1]
-    first = ["method", *(name for name in varying if name != "method")]
+    first = ["method", *(name for name in varying if name != "method"), *further]
     constant = [name for name in names if name not in first and known[name]]
     fixed = ", ".join(f"{name} {known[name][0]}" for name in constant)
     head = cells[0]
@@ -155,6 +159,6 @@ def cells_table(cells: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -
             for v, (_, form) in zip(values, shown.values(), strict=True)
         ]
         table.add_row(
-            *(str(cell[name] if cell[name] is not None else "-") for name in first), *numbers
+            *("-" if cell.get(name) is None else str(cell[name]) for name in first), *numbers
         )
     return table

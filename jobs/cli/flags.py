@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -45,8 +45,8 @@ _FOLDERS = re.compile(
 
 
 def accepted(verb: str, config_name: str, arguments: Sequence[str]) -> argparse.Namespace:
-    """The flags and overrides of a command line; exits with code 2 and a usage line where Hydra's
-    parser would.
+    """The flags and overrides of a command line; raises DesaError where Hydra's parser would print
+    its usage.
 
     Raises:
         Problems: everything by which files are composed, or values computed, that nothing has
@@ -54,8 +54,7 @@ def accepted(verb: str, config_name: str, arguments: Sequence[str]) -> argparse.
             for it to say.
     """
     parser = get_args_parser()
-    refuse = parser.error
-    parser.error = lambda message: refuse(escaped(message))
+    parser.error = _refuse
     flags, unknown = parser.parse_known_args(ordered(arguments))
     if unknown:
         raise _no_flag(unknown[0], arguments)
@@ -72,6 +71,15 @@ def accepted(verb: str, config_name: str, arguments: Sequence[str]) -> argparse.
     if problems:
         raise Problems(problems)
     return flags
+
+
+def _refuse(message: str) -> NoReturn:
+    """The message of Hydra's parser as an error, such as `argument --info/-i: invalid choice: 'x'
+    (choose from ...)`.
+    """
+    found = re.fullmatch(r"argument (\S+?)(?:/\S+)?: (.*?)(?: \((.*)\))?", message, re.DOTALL)
+    flag, what, hint = found.groups() if found else ("", message, None)
+    raise DesaError(escaped(what), where=flag, hint=escaped(hint or "`--help` lists the flags"))
 
 
 def _no_flag(flag: str, arguments: Sequence[str]) -> DesaError:
@@ -167,12 +175,23 @@ def _problems(text: str, override: Override) -> Iterator[DesaError]:
             where=f"{name}@{override.package}",
             hint=hint,
         )
+    if isinstance(override.value(), list) and name in _groups():
+        among = ",".join(map(str, _texts(override.value())))
+        hint = f"to run a cell for each, write -m {name}={among}"
+        yield DesaError(
+            f"takes one choice, got {shown(text.partition('=')[2])}", where=name, hint=hint
+        )
     values = [text, *_texts(override.value())]
     if any(map(_computed, map(_without_folders, values) if name.startswith("hydra.") else values)):
         hint = f'write the value; the shell can fill in a variable: {name}="$VARIABLE"'
         yield DesaError(
             f"{shown(text)} would be computed and end up in records and logs", where=name, hint=hint
         )
+
+
+def _groups() -> set[str]:
+    """The settings that are files of a group; Hydra would merge several of them into one."""
+    return set(names_of(RunConfig, [])) - set(leaves(RunConfig))
 
 
 def _without_folders(text: str) -> str:

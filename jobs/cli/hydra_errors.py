@@ -29,7 +29,6 @@ VALUED = (
     ),
     "--experimental-rerun",
 )
-INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 OUTPUT = (
     "set hydra.run.dir (a sweep: hydra.sweep.dir), or DESA_OUTPUTS, to a folder that can be created"
 )
@@ -57,7 +56,8 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     """`--info defaults` as one argument; the value of --info may be left out."""
     joined: list[str] = []
     for argument in arguments:
-        if joined and joined[-1] in ("--info", "-i") and argument in INFO:
+        word = not argument.startswith("-") and "=" not in argument
+        if joined and joined[-1] in ("--info", "-i") and word:
             joined[-1] = f"--info={argument}"
         else:
             joined.append(argument)
@@ -104,6 +104,10 @@ def worded(
         given = next((a for a in arguments if f"{kind_}(" in a), kind_)
         hint = "an interval needs a sweeper that samples; use range(...) or choice(...)"
         return DesaError("is not a list of values", where=given, hint=hint)
+    if several := re.search(
+        r"(?:argument|parameters) '(.+?)'( requires --multirun|$)", message, re.M
+    ):
+        return _needs_sweep(several[1], kind)
     if merged := re.match(r"Error merging override ([^\n]+)", message):
         reason = _one_line(error.__cause__) if error.__cause__ is not None else "no such place"
         hint = f"`desa {verb} --cfg job` prints all settings"
@@ -115,6 +119,20 @@ def worded(
             hint=f"`desa {verb} --cfg job` prints all settings",
         )
     return DesaError(_one_line(error), hint=f"`desa {verb} --help` lists the choices")
+
+
+def _needs_sweep(given: str, kind: Any) -> DesaError:
+    """The error of several values without -m."""
+    if re.search(r"\binterval\(", given):
+        hint = (
+            "an interval needs a sweeper that samples: -m objective=ndcg_at_10 (or use range(...))"
+        )
+        return DesaError("is not a value", where=given, hint=hint)
+    name, _, value = given.partition("=")
+    hint = "add -m to run a cell for each"
+    if "(" not in value and name in leaves(kind):
+        hint += f"; a list is written {shlex.quote(f'{name}=[{value}]')}"
+    return DesaError("has several values, which is a sweep", where=given, hint=hint)
 
 
 def _one_line(error: BaseException) -> str:
@@ -164,6 +182,8 @@ def _why(message: str) -> str:
     manual.
     """
     line = " ".join(message.partition("See https")[0].split())
+    if "missing EQUAL" in line:
+        return "there is no ="
     if "LexerNoViableAlt" in line or "token recognition" in line:
         return "a character that needs quotes"
     return re.sub(r"^Error parsing override '.*?' (?=\w)", "", line)

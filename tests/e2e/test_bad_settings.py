@@ -80,6 +80,17 @@ OVERRIDES = {
     ),
     "a number for a list": (["evaluation.measures=5"], ["evaluation.measures=[5]"]),
     "an interval": (["-m", "fusion.kappa=interval(1,5)"], ["fusion.kappa=interval(1,5)", "range("]),
+    "an interval without -m": (["fusion.kappa=interval(1,5)"], ["range(", "objective="]),
+    "values without -m": (["fusion.kappa=20,60"], ["fusion.kappa=20,60: has several", "add -m"]),
+    "a range without -m": (["fusion.kappa=range(1,5)"], ["fusion.kappa=range(1,5)", "add -m"]),
+    "a list of choices": (
+        ["-m", "method=[original,desa]"],
+        ["method: takes one choice", "write -m method=original,desa"],
+    ),
+    "another case": (["method=DESA"], ["method: no method 'DESA'", "did you mean desa?"]),
+    "a word alone": (["desa"], ["desa: cannot be read: there is no =", "KEY=VALUE"]),
+    "unknown information": (["--info", "nope"], ["--info: ", "'nope'", "defaults-tree"]),
+    "unknown kind of configuration": (["--cfg=x"], ["--cfg: ", "'x'", "job"]),
     "a group left out": (["~generator"], ["generator: is missing"]),
     "blank in a name": (["dataset.name='my set'"], ["dataset.name: ", "letters, digits"]),
     "empty paths": (

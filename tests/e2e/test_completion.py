@@ -83,6 +83,12 @@ def test_hydra_is_asked_about_the_line_without_the_verb(monkeypatch):
     assert os.environ["COMP_LINE"] == "desa method=desa fus"
 
 
+def test_a_query_without_a_shell_is_about_an_empty_line(monkeypatch):
+    monkeypatch.delenv("COMP_LINE", raising=False)
+    completion.leave_out_verb()
+    assert os.environ["COMP_LINE"] == "desa "
+
+
 @pytest.mark.parametrize("point", ["²", "9" * 5000, "-1", ""])
 def test_an_odd_place_of_the_cursor_is_no_fault(point, monkeypatch):
     monkeypatch.setenv("COMP_LINE", "desa run met")

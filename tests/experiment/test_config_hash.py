@@ -25,6 +25,7 @@ from desa_ray.experiment.build import Builder, Cell
 from desa_ray.experiment.learned import analysis
 from desa_ray.experiment.prepare import Answers, Prepared, store_collection
 from desa_ray.experiment.records import config_hash, labels, result_config
+from desa_ray.experiment.run_names import settings_apart
 from desa_ray.experiment.settings import cell_settings
 from desa_ray.experiment.spec import RUN_KEYS
 from desa_ray.experiment.text_source import TextSource
@@ -300,6 +301,14 @@ def test_settings_that_change_a_result_change_the_hash(made, hashed):
     assert equal == []
     alone = {setting: own for setting, own in seen.items() if not CHANGES[setting][0]}
     assert len(set(alone.values())) == len(alone)
+
+
+def test_a_table_of_cells_tells_equal_labels_apart(made):
+    """By the settings that differ; a label that differs is enough."""
+    swept = (("sparse.k1=0.9",), ("sparse.k1=1.2",), ("sparse.k1=1.2", "fusion.k=2"))
+    apart = settings_apart([made(*own) for own in swept])
+    assert apart == [{"sparse.k1": "0.9"}, {"sparse.k1": "1.2"}, {}]
+    assert settings_apart([made(), made("fusion.kappa=7")]) == [{}, {}]
 
 
 def test_a_rule_has_one_key_however_it_is_named(made):

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from desa_ray.errors import DesaError
+from desa_ray.jobs.report import plainly_named
 from desa_ray.report.load import FILE, load_records
 from tests.desa_fixtures import QUERIES, run_desa
 
@@ -77,6 +78,25 @@ def test_the_newest_sweep_is_reported_shown_written_and_logged(first, sweep):
     assert run.data.tags["report.resamples"] == "200"
     logged = {file.path for file in client.list_artifacts(run_id, "report")}
     assert {"report/index.html", "report/tables", "report/figures"} <= logged
+
+
+def test_settings_of_the_report_may_name_its_group():
+    """`report.seed` is `seed`; what belongs to the group stays."""
+    given = ["report.seed=20260813", "++report.sampling=release", "report.subject=mine"]
+    named = ["seed=20260813", "++sampling=release", "report.subject=mine"]
+    assert plainly_named([*given, "report.seeds=1"]) == [*named, "report.seeds=1"]
+
+
+def test_either_spelling_gives_the_same_report(sweep, tmp_path):
+    for place in ("", "report."):
+        names = {"seed": 20260813, "sampling": "release", "resamples": 100, "gain": "exponential"}
+        settings = [f"{place}{name}={value}" for name, value in names.items()]
+        quick = ["report.figures=[]", "tracking.enabled=false"]
+        report(sweep, *settings, *quick, f"hydra.run.dir={tmp_path}/{place}x")
+    plain, grouped = contents(tmp_path / "x"), contents(tmp_path / "report.x")
+    assert plain == grouped
+    facts = json.loads((tmp_path / "x" / "report.json").read_text())["facts"]
+    assert (facts["seed"], facts["sampling"]) == ("20260813", "release")
 
 
 def test_numbers_are_those_of_the_sweeps_own_summary(first, sweep):
