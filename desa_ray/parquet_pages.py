@@ -25,7 +25,7 @@ INDEX_WIDTH = 4  # of a text in a dictionary, or of its length
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 
-class Page(NamedTuple):
+class ColumnPage(NamedTuple):
     """A page as its header describes it: bytes when unpacked, values, and their encoding."""
 
     unpacked: int
@@ -37,7 +37,7 @@ class Page(NamedTuple):
         return max(self.unpacked, self.values * width)
 
 
-def pages(stream: BinaryIO, chunk: Any, label: str) -> Iterator[Page]:
+def pages(stream: BinaryIO, chunk: Any, label: str) -> Iterator[ColumnPage]:
     """The pages of a column chunk.
 
     Args:
@@ -67,12 +67,12 @@ def width_of(chunk: Any) -> int:
     return WIDTHS.get(chunk.physical_type, INDEX_WIDTH)
 
 
-def _page(header: Mapping[int, Any]) -> Page:
+def _page(header: Mapping[int, Any]) -> ColumnPage:
     kind = header[1]
     if kind not in HEADS:
-        return Page(_size(header[2]), 0, None)
+        return ColumnPage(_size(header[2]), 0, None)
     own = header[HEADS[kind]]
-    return Page(_size(header[2]), _size(own[1]), own[ENCODED[kind]])
+    return ColumnPage(_size(header[2]), _size(own[1]), own[ENCODED[kind]])
 
 
 def _size(value: Any) -> int:

@@ -65,10 +65,10 @@ def settings_apart(cells: Sequence[Cell]) -> list[dict[str, str]]:
             if len(values) > 1 and max(map(len, values)) <= LONGEST:
                 differing[name] = None
     shown = list(differing)[:FURTHER]
-    return [
-        {name: settings[number].get(name, "-") for name in shown} if number in settings else {}
-        for number in range(len(cells))
-    ]
+    found: list[dict[str, str]] = [{} for _ in cells]
+    for number, own in settings.items():
+        found[number] = {name: own.get(name, "-") for name in shown}
+    return found
 
 
 def _settings(cell: Cell) -> dict[str, Any]:

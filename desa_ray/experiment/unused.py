@@ -80,11 +80,12 @@ def unused(config: RunConfig) -> list[Unused]:
 def used_settings(config: RunConfig) -> tuple[tuple[str, str], ...]:
     """(name, value) of every setting that a cell uses; cells for which they are equal are one."""
     names = {own.name for own in unused(config)}
-    return tuple(
-        (name, value)
-        for name, value in flat_settings(config)
-        if not any(above in names for above in accumulate(name.split("."), "{}.{}".format))
-    )
+    found: list[tuple[str, str]] = []
+    for name, value in flat_settings(config):
+        above = accumulate(name.split("."), "{}.{}".format)
+        if names.isdisjoint(above):
+            found.append((name, value))
+    return tuple(found)
 
 
 def _of_fusion(config: RunConfig, method: MethodConfig) -> Iterator[Unused]:

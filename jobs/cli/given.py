@@ -86,7 +86,9 @@ def _tell(specs: Sequence[CellSpec], chosen: Sequence[int], found: int) -> None:
     for number, first in enumerate(chosen):
         if number != first:
             covered = unused(specs[number].config)
-            names |= {name: None for name in given if any(own.covers(name) for own in covered)}
+            for name in given:
+                if any(own.covers(name) for own in covered):
+                    names[name] = None
     why = f" ({listed(names)} has no effect on some)" if names else ""
     note(f"{counted(len(specs), 'cell')} given, {found} of them different{why}")
 

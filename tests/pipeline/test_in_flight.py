@@ -16,7 +16,7 @@ from desa_ray.pipeline.shard_queue import FirstOpen
 from desa_ray.pipeline.stage import Pool, Stage, Task, bounds
 from desa_ray.pipeline.transport import Answer, Loaded
 from desa_ray.store.artifacts import Store
-from tests.pipeline import simulated_cluster
+from tests.pipeline import simulated_cluster, simulated_nodes
 from tests.pipeline.simulated_cluster import Outcome, simulate
 from tests.pipeline.simulated_nodes import Timed
 
@@ -96,7 +96,7 @@ def test_an_engine_does_not_drain_at_the_end_of_a_shard(tmp_path, monkeypatch):
     """
     shards = 12
     found = run(stages(tmp_path, shards), monkeypatch, Engines)
-    before = simulated_cluster.START_S + 1.0
+    before = simulated_nodes.START_S + 1.0
     full = shards * sum(LENGTHS_S) / SLOTS
     assert found.makespan_s - before <= full + max(LENGTHS_S)
 

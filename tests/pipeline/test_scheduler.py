@@ -137,7 +137,8 @@ def test_a_pool_has_its_next_stage_ready_while_one_is_finished(tmp_path):
         todo, backend, Quiet(), lambda stage, error: told.append((stage.params["number"], error))
     )
     assert sorted(told) == [(n, None) for n in range(5)]
-    assert (backend.most, backend.asked, backend.closed) == (5, 0, 1)
+    assert 2 <= backend.most <= 5  # how many begin before the first ends is a matter of time
+    assert (backend.asked, backend.closed) == (0, 1)
     order = [number for what, number in diary.events if what == "begin"]
     assert all(diary.at("end", a) < diary.at("begin", b) for a, b in pairwise(order))
 

@@ -45,6 +45,7 @@ def temporary(tmp_path, monkeypatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    drop_copies()  # of this process, which may have a folder elsewhere
     return folder
 
 
