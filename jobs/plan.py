@@ -19,7 +19,7 @@ from desa_ray.config_values import Int
 from desa_ray.counting import counting
 from desa_ray.errors import DesaError, listed
 from desa_ray.experiment.build import Cell
-from desa_ray.experiment.fusing import kappa_of
+from desa_ray.experiment.fusing import fused_methods, kappa_of
 from desa_ray.experiment.spec import CellSpec, Composed, cell_spec
 from desa_ray.output import print_text
 from desa_ray.pipeline.explain import Reason, explain
@@ -81,7 +81,7 @@ def _show(store: Store, cells: Sequence[Cell], options: PlanConfig, cluster: Clu
 def _explain(store: Store, number: int, cell: Cell, detail: bool) -> None:
     config = cell.config
     name = f"cell {number}: {config.dataset.name} {config.method.name} {config.encoder.name}"
-    kappa = kappa_of(config.method, config.fusion)
+    kappa = kappa_of(config.fusion, fused_methods(config))
     if kappa is not None:
         name += f" kappa {kappa}"
     reasons = explain(store, cell.targets)

@@ -15,6 +15,7 @@ from desa_ray.experiment.methods import (
     BY_SCORES,
     ORIGINAL,
     expands,
+    has_reference,
     prompts,
 )
 from desa_ray.experiment.pools import replay_pool, scorer_pool
@@ -67,10 +68,9 @@ class Builder:
         """The cell: its stages with their keys; what is stored of them is not looked at."""
         prepared, config = self.prepared, self.prepared.config
         channels = Channels(prepared, self.rankings)
-        kinds = {channel.kind for channel in config.method.channels}
         draws = range(config.draws if prompts(config.method) else 1)
         fused = tuple(self._fused(channels, config.method, draw) for draw in draws)
-        compared = kinds == {"dense", "sparse"} and config.method.channels != ORIGINAL.channels
+        compared = has_reference(config.method)
         reference = self._fused(channels, ORIGINAL, 0) if compared else None
         access: tuple[Stage, ...] = ()
         if config.evaluation.access_depths:
@@ -89,7 +89,7 @@ class Builder:
         scores: dict[str, Stage] = {}
         if wants_scores(method):
             scores = {c.name: made.top_scores(method, c, draw) for c in method.channels}
-        label, kappa = f"{method.name} draw {draw}", kappa_of(method, config.fusion)
+        label, kappa = f"{method.name} draw {draw}", kappa_of(config.fusion, [method])
         if kappa is not None:
             label += f" kappa {kappa}"
         if config.fusion.rule != DEFAULT_RULE:

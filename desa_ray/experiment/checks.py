@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from desa_ray.config import ClusterConfig, RunConfig
+from desa_ray.config import ClusterConfig, RunConfig, SparseConfig
 from desa_ray.core.evaluation import parse_measures
 from desa_ray.core.fusion_constants import checked_kappa
 from desa_ray.core.rules.kinds import KINDS
@@ -106,10 +106,11 @@ def _size_problems(config: RunConfig) -> Iterator[DesaError]:
     if cluster.kind == "existing":
         return
     memory = this_machine().memory
-    try:
-        check_heap(config.sparse.heap, memory)
-    except DesaError as error:
-        yield error
+    if config.sparse.heap != SparseConfig.heap:  # the default is made for any machine
+        try:
+            check_heap(config.sparse.heap, memory)
+        except DesaError as error:
+            yield error
     sizes = {"cluster.memory_gb": cluster.memory_gb}
     if cluster.memory_gb == ClusterConfig.memory_gb:  # made for any machine
         sizes.clear()

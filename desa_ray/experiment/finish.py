@@ -14,7 +14,7 @@ from desa_ray.experiment.cell_files import (
     write_records,
     write_runs,
 )
-from desa_ray.experiment.fusing import kappa_of
+from desa_ray.experiment.fusing import fused_methods, kappa_of
 from desa_ray.experiment.records import cell_records, cell_runs, labels, result_config
 from desa_ray.experiment.spec import CellSpec, flat
 from desa_ray.experiment.summary import cell_summary, per_draw
@@ -61,7 +61,7 @@ def finish_cell(
     write_json(spec.folder / "summary.json", {"cells": [entry]})
     if log is not None:
         draws = per_draw(records, measures)
-        kappa = kappa_of(cell.config.method, cell.config.fusion)
+        kappa = kappa_of(cell.config.fusion, fused_methods(cell.config))
         numbers = _numbers(entry) | ({} if kappa is None else {"kappa": float(kappa)})
         run = CellRun(
             cell=cell_digest(cell),

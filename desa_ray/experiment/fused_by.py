@@ -31,7 +31,7 @@ def fusion_params(config: RunConfig, method: MethodConfig, measures: list[str]) 
     Args:
         method: as it is fused (`fusing.with_rule`).
     """
-    fusion, kappa = config.fusion, kappa_of(method, config.fusion)
+    fusion, kappa = config.fusion, kappa_of(config.fusion, [method])
     if kappa is None:  # what keys hold of rules that have none; of the oldest of them, 60
         kappa = FusionConfig.kappa if method.fusion == SCORE else Fraction(0)
     params: dict[str, Any] = {

@@ -2,7 +2,7 @@
 that is wrong with the choice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,7 @@ from desa_ray.core.fusion.registry import FUSIONS
 from desa_ray.core.fusion.weights import TOP_SCORES
 from desa_ray.core.rules.kinds import ALIASES, KINDS, uses_kappa
 from desa_ray.errors import DesaError, choices
-from desa_ray.experiment.methods import BY_SCORES, SCORE
+from desa_ray.experiment.methods import BY_SCORES, ORIGINAL, SCORE, has_reference
 from desa_ray.stages.plugged import rule_names
 from desa_ray.stages.rule_fusion import SCORE_RULES, score_rule
 
@@ -63,9 +63,17 @@ def rule_params(method: MethodConfig, fusion: FusionConfig) -> dict[str, Any]:
     return {"rule": rule}
 
 
-def kappa_of(method: MethodConfig, fusion: FusionConfig) -> Fraction | None:
-    """Kappa, where the rule that fuses the method has one."""
-    return fusion.kappa if uses_kappa(with_rule(method, fusion).fusion) else None
+def kappa_of(fusion: FusionConfig, methods: Sequence[MethodConfig]) -> Fraction | None:
+    """Kappa, where the rule that fuses one of the methods has one."""
+    rules = [with_rule(method, fusion).fusion for method in methods]
+    return fusion.kappa if any(map(uses_kappa, rules)) else None
+
+
+def fused_methods(config: RunConfig) -> list[MethodConfig]:
+    """What a cell fuses: its method, and the original query's lists where it is compared with
+    them.
+    """
+    return [config.method, *([ORIGINAL] if has_reference(config.method) else [])]
 
 
 def _normaliser(name: str, fusion: FusionConfig) -> str | None:

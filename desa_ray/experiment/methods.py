@@ -33,6 +33,12 @@ RECORDED = "recorded"  # the kind of generator that reads texts: they are decode
 UNBOUNDED = ("geometric",)  # a factor that rounds to 0 has no logarithm
 
 
+def has_reference(method: MethodConfig) -> bool:
+    """Whether the results of a method are compared with those of the original query's two lists."""
+    kinds = {channel.kind for channel in method.channels}
+    return kinds == {"dense", "sparse"} and method.channels != ORIGINAL.channels
+
+
 def operator(channel: ChannelConfig) -> DenseOperator | SparseOperator:
     return operator_of(channel.kind, channel.operator)
 

@@ -21,7 +21,7 @@ from desa_ray.core.evaluation import (
 from desa_ray.core.judged import COLUMNS as OF_JUDGMENTS
 from desa_ray.core.judged import NDCG_CUTOFF, RECALL_CUTOFF, judged_columns
 from desa_ray.experiment.build import Cell
-from desa_ray.experiment.fusing import kappa_of
+from desa_ray.experiment.fusing import fused_methods, kappa_of
 from desa_ray.experiment.methods import REFERENCES_PROMPT, generator_label, prompts
 from desa_ray.experiment.settings import cell_settings
 from desa_ray.pipeline.stage import Stage
@@ -163,7 +163,7 @@ def _encoder_label(cell: Cell) -> str | None:
 def labels(cell: Cell) -> dict[str, Any]:
     """What identifies a cell to people."""
     config = cell.config
-    kappa = kappa_of(config.method, config.fusion)
+    kappa = kappa_of(config.fusion, fused_methods(config))
     return {
         "dataset": config.dataset.name,
         "method": config.method.name,

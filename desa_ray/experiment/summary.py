@@ -14,7 +14,7 @@ from desa_ray.core.fusion.cutoffs import CUTOFFS
 from desa_ray.core.statistics.aggregate import fallback_pct
 from desa_ray.engines.gpu_engines import CPU
 from desa_ray.experiment.build import Cell
-from desa_ray.experiment.fusing import kappa_of
+from desa_ray.experiment.fusing import fused_methods, kappa_of
 from desa_ray.experiment.records import labels
 from desa_ray.stages.rule_fusion import why_no_depths
 
@@ -152,7 +152,8 @@ def cell_summary(cell: Cell, records: pl.DataFrame) -> dict[str, Any]:
     counts).
     """
     measures = cell.fused[0].params["measures"]
-    kappa, shown = kappa_of(cell.config.method, cell.config.fusion), labels(cell)
+    kappa = kappa_of(cell.config.fusion, fused_methods(cell.config))
+    shown = labels(cell)
     if kappa is not None and kappa.denominator == 1:
         shown["kappa"] = int(kappa)
     of_draws, of_queries = fallback_pct(records)

@@ -15,10 +15,11 @@ from desa_ray.core.rules.kinds import without_effect
 from desa_ray.data.load import READERS
 from desa_ray.engines.plugged import GENERATORS
 from desa_ray.errors import DesaError, listed
-from desa_ray.experiment.fusing import with_rule
+from desa_ray.experiment.fusing import fused_methods, with_rule
 from desa_ray.experiment.methods import (
     RECORDED,
     REFERENCES_PROMPT,
+    has_reference,
     needs_text,
     prompts,
 )
@@ -33,7 +34,10 @@ OF_GENERATORS = {  # kind -> the settings that mean something to it
         *("batch_invariant", "tensor_parallel_size", "gpu_memory_utilization", "kv_cache_gb"),
         *("max_num_seqs", "max_model_len"),
     ),
-    "openai": ("model", "revision", "base_url", "api_key_env", "extended_sampling", *ASKS),
+    "openai": (
+        *("model", "revision", "base_url", "api_key_env", "extended_sampling", "seed_bits"),
+        *ASKS,
+    ),
 }
 ON_DEVICE = {"cuda": ("kv_cache_gb",), "cpu": ("tensor_parallel_size", "gpu_memory_utilization")}
 OF_READERS = {  # kind -> the settings that other kinds alone have
@@ -89,9 +93,11 @@ def used_settings(config: RunConfig) -> tuple[tuple[str, str], ...]:
 
 
 def _of_fusion(config: RunConfig, method: MethodConfig) -> Iterator[Unused]:
+    rules = [with_rule(own, config.fusion).fusion for own in fused_methods(config)]
     for name, why in without_effect(method.fusion).items():
-        yield Unused(f"fusion.{name}", why)
-    if config.method.prefix is not None:
+        if all(name in without_effect(rule) for rule in rules):
+            yield Unused(f"fusion.{name}", why)
+    if config.method.prefix is not None and not has_reference(config.method):
         why = f"method {method.name} has a prefix of its own, {config.method.prefix}"
         hint = f"use method.prefix={config.fusion.prefix or 'N'}"
         yield Unused("fusion.prefix", why, hint)
@@ -103,13 +109,16 @@ def _of_fusion(config: RunConfig, method: MethodConfig) -> Iterator[Unused]:
 
 def _of_channels(config: RunConfig, method: MethodConfig) -> Iterator[Unused]:
     kinds = {channel.kind for channel in method.channels}
-    for kind, group in (("dense", "encoder"), ("sparse", "sparse")):
-        if kind not in kinds:
-            yield Unused(group, f"method {method.name} has no {kind} channel")
+    if "dense" not in kinds:
+        yield Unused("encoder", f"method {method.name} has no dense channel")
+    if "sparse" not in kinds:
+        for setting in fields(SparseConfig):
+            if setting.name != "java_home":  # every run checks and records its Java
+                why = f"method {method.name} has no sparse channel"
+                yield Unused(f"sparse.{setting.name}", why)
     encoder = config.encoder
     if encoder.path:
-        for name in ("package", "tokenizer_package"):
-            yield Unused(f"encoder.{name}", f"the model comes from encoder.path={encoder.path}")
+        yield Unused("encoder.package", f"the model comes from encoder.path={encoder.path}")
     if encoder.backend == "onnx" and encoder.engine == "cpu":
         yield Unused("encoder.block_size", "vectors of backend=onnx do not depend on blocks")
     yield from _of_sparse(config.sparse, any(map(needs_text, method.channels)))
@@ -171,3 +180,4 @@ def _of_dataset(dataset: DatasetConfig) -> Iterator[Unused]:
 
 assert {*OF_READERS} == {*READERS}, "every reader says what it ignores"
 assert {*OF_GENERATORS} == {RECORDED, *GENERATORS}, "so does every generator"
+assert {own.name for own in fields(GeneratorConfig)} == {*SHARED}.union(*OF_GENERATORS.values())

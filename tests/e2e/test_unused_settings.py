@@ -8,6 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from desa_ray.config import GeneratorConfig
+from desa_ray.experiment.unused import _of_generator
 from tests.desa_fixtures import dataset
 
 QUICK = ("cluster=serial", "tracking.enabled=false", "dataset=demo_small")
@@ -18,9 +20,9 @@ REFUSED = {
         {"fusion.kappa": "combsum"},
     ),
     "kappa of a rule of ranks": (["fusion=isr", "fusion.kappa=10"], {"fusion.kappa": "isr"}),
-    "kappa of a method's own rule": (
-        ["method=qudar_score", "fusion.kappa=10"],
-        {"fusion.kappa": "score"},
+    "kappa of two rules without one": (
+        ["fusion=zscore", "method=desa", "fusion.kappa=10"],
+        {"fusion.kappa": "zscore"},
     ),
     "kappa of a rule set as a value": (
         ["fusion.rule=dbsf", "fusion.kappa=9"],
@@ -33,10 +35,6 @@ REFUSED = {
     "weights of a channel that is not there": (
         ["method=bm25", "fusion.weights={dense: 1/2}"],
         {"fusion.weights": "no dense channel"},
-    ),
-    "a prefix beside the method's": (
-        ["method=qudar_top1000", "fusion.prefix=50"],
-        {"fusion.prefix": "1000"},
     ),
     "an encoder of a sparse method": (
         ["method=bm25", "encoder.pooling=cls", "encoder.max_tokens=100"],
@@ -141,3 +139,18 @@ def test_a_search_may_repeat_equal_cells(demo_slice, warm_home, desa, tmp_path):
     cells = json.loads(Path(folder / "summary.json").read_text())["cells"]
     found = [(cell["method"], cell["n_refs"]) for cell in cells]
     assert found == [("original", None), ("sparse_only", 1), ("sparse_only", 5)], done.stderr
+
+
+def test_what_decides_the_reference_is_used(desa):
+    """The original query's lists, with which cells are compared, are fused by the sweep's rule,
+    constant and prefix, also where the method has its own.
+    """
+    for given in (["method=qudar_score", "fusion.kappa=20,60"], ["method=qudar_top1000"]):
+        plan = desa("plan", "-m", *QUICK, *given, "fusion.prefix=200,600").stdout
+        assert "4 cells" in plan or "2 cells" in plan, plan
+        assert ("4 cells" in plan) == ("fusion.kappa=20,60" in given)
+
+
+def test_settings_of_a_server_are_those_that_it_reads():
+    config = GeneratorConfig("own", "openai", model="m")
+    assert not any(own.covers("generator.seed_bits") for own in _of_generator(config))
