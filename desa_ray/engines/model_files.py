@@ -8,7 +8,7 @@ error that lists every place.
 
 import importlib.metadata
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from desa_ray.errors import DesaError
 from desa_ray.lines import shown
 
 TOKENIZER, CONFIG = "tokenizer.json", "config.json"
+QUANTISING = "DynamicQuantize"  # ...Linear of ONNX, ...MatMul and ...LSTM of onnxruntime
 WEIGHTS = {
     "onnx": ("model.safetensors",),
     "static": ("model.safetensors",),
@@ -233,12 +234,22 @@ def quantises(files: ModelFiles) -> bool:
     """
     if files.config is not None:
         return False
-    return any(node.op_type == "DynamicQuantizeLinear" for node in _graph(files.weights).node)
+    return any(kind.startswith(QUANTISING) for kind in _operators(_model(files.weights)))
+
+
+def _operators(model: Any) -> Iterator[str]:
+    """Names of all operators of a graph, those in its functions and in branches and loops too."""
+    parts = [model.graph, *model.functions]
+    while parts:
+        for node in parts.pop().node:
+            yield node.op_type
+            for own in node.attribute:
+                parts += [own.g, *own.graphs]
 
 
 def _tables(graph: Path) -> list[tuple[str, list[int]]]:
     """Name and shape of every table of an ONNX graph."""
-    tables = _graph(graph).initializer
+    tables = _model(graph).graph.initializer
     for table in tables:
         for place in (entry.value for entry in table.external_data if entry.key == "location"):
             if Path(place).name != place or place == "..":
@@ -251,12 +262,12 @@ def _tables(graph: Path) -> list[tuple[str, list[int]]]:
     return [(table.name, list(table.dims)) for table in tables]
 
 
-def _graph(graph: Path) -> Any:
+def _model(graph: Path) -> Any:
     import onnx
     from google.protobuf.message import DecodeError
 
     try:
-        return onnx.load(graph, load_external_data=False).graph
+        return onnx.load(graph, load_external_data=False)
     except (OSError, DecodeError) as error:
         raise DesaError(
             f"not a readable ONNX graph: {error}", where=str(graph), hint="fetch it again"

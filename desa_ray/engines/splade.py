@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from desa_ray.config import SparseConfig
+from desa_ray.engines.model_files import quantises
 from desa_ray.engines.onnx_encoder import TokenGraph, batches, on_cpu
 from desa_ray.engines.splade_files import chosen, splade_files, tokens_of
 from desa_ray.engines.tokenizer import load_tokenizer
@@ -23,7 +24,9 @@ class SpladeEncoder:
 
     def __init__(self, config: SparseConfig, *, threads: int, model_home: Path, batch_size: int):
         files = splade_files(config, model_home)
-        self._choice, self._batch_size = chosen(config, files), batch_size
+        self._choice = chosen(config, files)
+        # Scales of numbers that a graph quantises as it runs depend on a batch
+        self._batch_size = 1 if quantises(files) else batch_size
         self._ids = load_tokenizer(files.tokenizer, tokens_of(config))
         self._graph = TokenGraph(files, model_home, threads, on_cpu, head=True)
         self._terms = _terms(self._ids.tokenizer, self._graph.width)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from encoder_files import configuration, one_layer_model
 from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -13,7 +14,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from desa_ray.engines.bert_files import read_architecture
 from desa_ray.engines.bert_onnx import convert
 from desa_ray.engines.encoder import encoder_identity, load_encoder
-from desa_ray.engines.model_files import find_model, model_width, quantises
+from desa_ray.engines.model_files import ModelFiles, find_model, model_width, quantises
 
 TEXTS = [
     "how do I sort a list",
@@ -80,3 +81,38 @@ def test_dynamic_quantisation_runs_texts_one_by_one(tmp_path):
     config = configuration("minilm_l6", path=str(made), weights="model.onnx")
     assert quantises(find_model(config, tmp_path))
     independent(config, tmp_path)
+
+
+def branch(kind: str) -> onnx.NodeProto:
+    """A condition of which one branch holds another condition, and that one an operator `kind`."""
+    x = [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None)]
+    node = onnx.helper.make_node(kind, ["x"], ["y"])
+    for _ in range(2):
+        own = onnx.helper.make_graph([node], "branch", [], x)
+        node = onnx.helper.make_node("If", ["c"], ["y"], then_branch=own, else_branch=own)
+    return node
+
+
+@pytest.mark.parametrize("place", ["graph", "branch", "function"])
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("DynamicQuantizeLinear", True),
+        ("DynamicQuantizeMatMul", True),
+        ("DynamicQuantizeLSTM", True),
+        ("QuantizeLinear", False),
+        ("MatMulInteger", False),
+    ],
+)
+def test_quantising_operators_are_found_wherever_they_are(kind, expected, place, tmp_path):
+    node = onnx.helper.make_node(kind, ["x"], ["y"], domain="com.microsoft")
+    node = branch(kind) if place == "branch" else node
+    functions = []
+    if place == "function":
+        imports = [onnx.helper.make_opsetid("", 17)]
+        functions = [onnx.helper.make_function("own", "f", ["x"], ["y"], [node], imports)]
+        node = onnx.helper.make_node("f", ["x"], ["y"], domain="own")
+    graph = onnx.helper.make_graph([node], "graph", [], [])
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.helper.make_model(graph, functions=functions), path)
+    assert quantises(ModelFiles(path, tmp_path, None)) is expected

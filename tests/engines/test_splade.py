@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnxruntime.quantization import QuantType, quantize_dynamic
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer
 
 from desa_ray.config import SparseConfig
+from desa_ray.engines.bert_files import read_architecture
+from desa_ray.engines.bert_onnx import convert
 from desa_ray.engines.splade import SpladeEncoder
 from desa_ray.engines.splade_files import splade_identity
 from desa_ray.errors import DesaError
@@ -80,6 +83,24 @@ def test_bits_depend_on_the_text_alone(tiny):
     for threads, batch_size in ((1, 8), (2, 1), (2, 16)):
         found = encoder(tiny, threads, batch_size).weigh([given[row] for row in order])
         assert found == [expected[row] for row in order], (threads, batch_size)
+
+
+def test_dynamic_quantisation_weighs_texts_one_by_one(tiny, tmp_path):
+    """Its scales are those of the largest number of a batch."""
+    config_file = read_architecture(tiny / "config.json")
+    (tmp_path / "whole.onnx").write_bytes(
+        convert(tiny / "model.safetensors", config_file, head=True)
+    )
+    folder = tmp_path / "model"
+    folder.mkdir()
+    shutil.copy(tiny / "tokenizer.json", folder / "tokenizer.json")
+    quantize_dynamic(
+        tmp_path / "whole.onnx", folder / "model.onnx", ["MatMul"], weight_type=QuantType.QInt8
+    )
+    given = texts()
+    alone = encoder(folder, batch_size=1, weights="model.onnx")
+    expected = [alone.weigh([text])[0] for text in given]
+    assert encoder(folder, batch_size=16, weights="model.onnx").weigh(given) == expected
 
 
 def test_pooling_is_that_of_the_models_own_folder(tiny, tmp_path):
