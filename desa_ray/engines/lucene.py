@@ -1,7 +1,7 @@
 """Lucene, for the two things only Lucene can do: analyse text as Pyserini's BM25 does, and count a
 corpus.
 
-Terms of English texts are counted as Lucene analyses them. For other analyzers an index is a means:
+Terms of English texts are counted as Lucene analyses them. Elsewhere an index is a means:
 it is built in a scratch folder by Anserini's own indexer, read out once as `Postings`, and removed.
 Lucene sees document *numbers* as ids, never a user's id, and its own
 document ids (which merging may permute) are mapped back to numbers on the way out. Scores then come
@@ -9,10 +9,9 @@ from `desa_ray.engines.bm25`, outside any JVM.
 """
 
 import importlib.metadata
-import re
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,10 @@ import numpy as np
 from desa_ray.engines.analysis import ENGLISH, indexer_arguments, new_analyzer
 from desa_ray.engines.jvm import anserini_jar, heap_bytes, start_jvm
 from desa_ray.engines.postings import Postings
-from desa_ray.engines.term_counts import BETWEEN, TermCounts
+from desa_ray.engines.term_counts import BETWEEN, TermCounts, is_uncut, joined_documents, pieces
 from desa_ray.errors import DesaError
 
 FIELD = "contents"
-CUT = re.compile(r"[ \n](?=[A-Za-z0-9])")  # where a long text may be cut: marks of accents stay
 BATCH_CHARACTERS = 1 << 20  # of the documents that are analysed in one call
 NO_MORE = 2**31 - 1  # DocIdSetIterator.NO_MORE_DOCS
 WITH_FREQS = 8  # PostingsEnum.FREQS
@@ -51,6 +49,8 @@ class Lucene:
         self._analyzers: dict[str, Any] = {}
         self._analyse = autoclass("io.anserini.analysis.AnalyzerUtils").analyze
         self._flush_characters = heap_bytes(heap) // 16
+        # Analysed in one call; a character may be a term, of about 60 bytes
+        self._most_characters = heap_bytes(heap) // 256
 
     def versions(self) -> dict[str, str]:
         """Versions of what decides terms and scores: java, lucene, anserini, pyserini."""
@@ -91,7 +91,8 @@ class Lucene:
 
         English texts are analysed and counted (`desa_ray.engines.term_counts`); Lucene's index,
         which gives the same postings, is built for other analyzers, whose terms may depend on
-        neighbours or share a position, and where `flush_characters` is given.
+        neighbours or share a position, for a text too long for the heap that cannot be cut, and
+        where `flush_characters` is given.
 
         Args:
             texts: document texts by number; read once, so a generator serves. Texts that Java calls
@@ -111,25 +112,29 @@ class Lucene:
         )
         from jnius.jnius import JavaException
 
-        if analyzer.startswith(ENGLISH) and flush_characters is None:
-            return self._counted(texts, analyzer)
         with tempfile.TemporaryDirectory(prefix="lucene-", dir=scratch) as folder:
             try:
-                n_documents, n_indexed = self._index(
-                    texts, folder, analyzer, flush_characters or self._flush_characters
-                )
-                return self._read(folder, n_documents, n_indexed)
+                if analyzer.startswith(ENGLISH) and flush_characters is None:
+                    return self._counted(texts, folder, analyzer)
+                flush_characters = flush_characters or self._flush_characters
+                return self._indexed(texts, folder, analyzer, flush_characters)
             except JavaException as error:
                 reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
                 hint = "raise sparse.heap, or free disk space"
                 raise DesaError(f"Lucene failed: {reason}", where=folder, hint=hint) from error
 
-    def _counted(self, texts: Iterable[str], analyzer: str) -> Postings:
+    def _counted(self, texts: Iterable[str], folder: str, analyzer: str) -> Postings:
         if analyzer not in self._analyzers:
             self._analyzers[analyzer] = new_analyzer(analyzer, self._class)
         chosen, counts = self._analyzers[analyzer], TermCounts()
-        for batch in _batches(texts):
-            if not any(self._counts_batch(chosen, counts, batch, number) for number in range(99)):
+        longest = self._most_characters // 2
+        for batch in joined_documents(texts, min(BATCH_CHARACTERS, self._most_characters), longest):
+            if is_uncut(batch[0], longest):  # alone; Lucene's index takes it bit by bit
+                with tempfile.TemporaryDirectory(dir=folder) as own:
+                    found = self._indexed(batch, own, analyzer, self._flush_characters)
+                terms = [found.term(number).decode() for number in range(found.n_terms)]
+                counts.add_document(terms, found.freqs)
+            elif not any(self._counts_batch(chosen, counts, batch, mark) for mark in range(99)):
                 raise AssertionError("no mark keeps these documents apart")
         return counts.postings()
 
@@ -137,8 +142,15 @@ class Lucene:
         """Whether a batch was counted with this mark between its documents."""
         mark = f"zq{number}qz"  # one token of every English analyzer, and no word
         text = f"\n{mark}\n".join(batch)  # no token reaches over the end of a line
-        found = [self._analyse(analyzer, piece).toString()[1:-1] for piece in _pieces(text)]
+        size = min(BATCH_CHARACTERS, self._most_characters) // 2
+        found = [self._analyse(analyzer, piece).toString()[1:-1] for piece in pieces(text, size)]
         return counts.add(BETWEEN.join(filter(None, found)), mark, len(batch))
+
+    def _indexed(
+        self, texts: Iterable[str], folder: str, analyzer: str, flush_characters: int
+    ) -> Postings:
+        n_documents, n_indexed = self._index(texts, folder, analyzer, flush_characters)
+        return self._read(folder, n_documents, n_indexed)
 
     def _index(
         self, texts: Iterable[str], folder: str, analyzer: str, flush_characters: int
@@ -233,32 +245,6 @@ class Lucene:
             doc_count=field.getDocCount(),
             sum_total_term_freq=field.getSumTotalTermFreq(),
         )
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces of about two batches at most, which have its tokens."""
-    start = 0
-    while len(text) - start > 2 * BATCH_CHARACTERS:
-        found = CUT.search(text, start + BATCH_CHARACTERS)
-        if found is None:
-            break
-        yield text[start : found.start()]
-        start = found.end()
-    yield text[start:]
-
-
-def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Documents of about BATCH_CHARACTERS together, at least one."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        batch.append(text)
-        size += len(text)
-        if size >= BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def _numbers(segment) -> np.ndarray:

@@ -5,11 +5,15 @@ Asking Lucene's index for its lists takes a call per term and per document from 
 documents is analysed in one call instead, as one text with marks in between, and counted here.
 """
 
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
 import numpy as np
 
 from desa_ray.engines.postings import Postings
 
 BETWEEN = ", "  # of the elements of a Java list, when it is written as a text
+CUT = re.compile(r"[ \n](?=[A-Za-z0-9])")  # where a long text may be cut: marks of accents stay
 FREE_LENGTHS = 24  # the lengths below are a byte of their own in Lucene's form
 
 
@@ -53,6 +57,15 @@ class TermCounts:
         self._lengths.append(np.bincount(numbers, minlength=documents))
         self._documents += documents
         return True
+
+    def add_document(self, terms: Sequence[str], freqs: np.ndarray) -> None:
+        """Counts one document: its distinct terms, and how often it has each."""
+        ids = np.fromiter(map(self._ids.__getitem__, terms), np.int32, len(terms))
+        self._terms.append(ids)
+        self._docs.append(np.full(len(terms), self._documents, np.int32))
+        self._freqs.append(freqs.astype(np.int32))
+        self._lengths.append(np.array([freqs.sum()], np.int64))
+        self._documents += 1
 
     def postings(self) -> Postings:
         """The postings of all documents so far; what was counted goes into them."""
@@ -103,3 +116,43 @@ def _joined(arrays: list[np.ndarray], dtype: type = np.int32) -> np.ndarray:
 
 def _starts(sizes: np.ndarray | list[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def pieces(text: str, size: int) -> Iterator[str]:
+    """A text in pieces, which have its tokens: each `size` characters and those up to the next cut,
+    the last one up to twice as many.
+    """
+    start = 0
+    while len(text) - start > 2 * size:
+        found = CUT.search(text, start + size)
+        if found is None:
+            break
+        yield text[start : found.start()]
+        start = found.end()
+    yield text[start:]
+
+
+def is_uncut(text: str, longest: int) -> bool:
+    """Whether more than `longest` characters of a text stand between two places to cut it."""
+    if len(text) <= longest:
+        return False
+    cuts = [0, *(found.start() for found in CUT.finditer(text)), len(text)]
+    return bool((np.diff(cuts) > longest).any())
+
+
+def joined_documents(texts: Iterable[str], size: int, longest: int) -> Iterator[list[str]]:
+    """Documents of about `size` characters together, at least one; one that `is_uncut` alone."""
+    batch: list[str] = []
+    total = 0
+    for text in texts:
+        alone = is_uncut(text, longest)
+        if alone and batch:
+            yield batch
+            batch, total = [], 0
+        batch.append(text)
+        total += len(text)
+        if alone or total >= size:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch

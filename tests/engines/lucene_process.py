@@ -26,11 +26,11 @@ BY_INDEX = 1 << 30  # characters between two flushes, which make the engine buil
 _engine: Lucene
 
 
-def start() -> None:
+def start(heap: str = HEAP) -> None:
     """Initialise the process; a foreign Java in the environment must not matter."""
     global _engine
     os.environ["JAVA_HOME"] = os.environ["JVM_PATH"] = "/nowhere/java"
-    _engine = Lucene(heap=HEAP)
+    _engine = Lucene(heap=heap)
 
 
 def restart(heap: str) -> str:
@@ -72,6 +72,15 @@ def postings_in_batches(texts: Sequence[str], characters: int, analyzer: str) ->
         return postings(texts, analyzer=analyzer)[0]
     finally:
         lucene.BATCH_CHARACTERS = kept
+
+
+def postings_of_few_characters(texts: Sequence[str], most: int) -> Postings:
+    """The engine's postings, with at most so many characters in one call, as of a tiny heap."""
+    kept, _engine._most_characters = _engine._most_characters, most
+    try:
+        return postings(texts)[0]
+    finally:
+        _engine._most_characters = kept
 
 
 def postings_on_a_full_disk(texts: Sequence[str], file_limit: int) -> None:

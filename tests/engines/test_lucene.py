@@ -2,9 +2,11 @@
 willing to run on.
 """
 
+import multiprocessing
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import lucene_process
@@ -13,7 +15,7 @@ import pytest
 
 from desa_ray.data.demo import generations_folder
 from desa_ray.engines import jvm
-from desa_ray.engines.term_counts import byte_lengths
+from desa_ray.engines.term_counts import byte_lengths, joined_documents
 from desa_ray.errors import DesaError
 
 TEXTS = [
@@ -123,6 +125,35 @@ def test_counted_terms_are_those_of_lucenes_index(in_lucene_process, analyzer):
         found = in_lucene_process(lucene_process.postings_in_batches, texts, characters, analyzer)
         assert found.content_hash() == index.content_hash()
     assert index.n_terms > 20
+
+
+@pytest.mark.long
+def test_a_small_heap_counts_what_it_could_index(in_lucene_process):
+    """Texts whose every character is a term: many short ones, and one that is never cut."""
+    ideographs = np.random.default_rng(5).integers(0x4E00, 0x5600, 600_000)
+    characters = ideographs.astype("<u4").tobytes().decode("utf-32-le")
+    short = [characters[start : start + 200] for start in range(0, len(characters), 100)]
+    texts = [*short[:50], characters, *short, "b c 😀 " * 100_000]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        1, context, initializer=lucene_process.start, initargs=("64m",)
+    ) as pool:
+        found, left_behind = pool.submit(lucene_process.postings, texts).result()
+        index, _ = in_lucene_process(lucene_process.postings, texts, lucene_process.BY_INDEX)
+        assert found.content_hash() == index.content_hash()
+        assert left_behind == []
+        with pytest.raises(DesaError, match=r"Lucene failed: .*raise sparse\.heap"):
+            pool.submit(lucene_process.postings, [characters * 20]).result()
+
+
+def test_documents_that_are_never_cut_are_counted_alone(in_lucene_process):
+    """By Lucene's index, among others, with and without terms."""
+    texts = ["cat sat", "中" * 600 + "文", "\n" * 300, "running", "Katze" * 100, "", "cats " * 300]
+    found = in_lucene_process(lucene_process.postings_of_few_characters, texts, 400)
+    index, _ = in_lucene_process(lucene_process.postings, texts, lucene_process.BY_INDEX)
+    assert found.content_hash() == index.content_hash()
+    alone = [[text] for text in texts[:5]]
+    assert [*joined_documents(texts, 400, 200)] == [*alone, texts[5:]]
 
 
 def test_lengths_have_lucenes_byte_form(in_lucene_process):
