@@ -142,9 +142,13 @@ def _values(column: Any, made: Unpacked) -> Sequence[Any]:
 
 
 def _check_kind(name: str, kind: Any, label: str) -> None:
-    """Refuses columns of lists, structs and the like, whose rows are of any size."""
+    """Refuses columns of lists, structs and the like, whose rows are of any size, and of bytes of a
+    fixed number.
+    """
     own = kind.value_type if arrow.types.is_dictionary(kind) else kind
-    if arrow.types.is_nested(own) or isinstance(own, arrow.BaseExtensionType):
+    kinds = arrow.types
+    refused = (kinds.is_nested, kinds.is_fixed_size_binary, kinds.is_decimal)
+    if any(of(own) for of in refused) or isinstance(own, arrow.BaseExtensionType):
         what = f"column {shown(name)} holds {shown(str(kind))}"
         raise DesaError(what, where=label, hint="write texts or whole numbers")
 
@@ -199,8 +203,8 @@ def _measured(stream: BinaryIO, metadata: Any, size: int, label: str) -> _Measur
         raise DesaError(what, where=label, hint="write it again with a newer version")
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        for chunk in (group.column(place) for place in range(group.num_columns)):
-            width = width_of(chunk)
+        for place in range(group.num_columns):
+            chunk, width = group.column(place), width_of(metadata.schema.column(place))
             for page in pages(stream, chunk, label):
                 made.add(page.held(width))
                 if page.encoding == DELTA_BYTE_ARRAY:

@@ -21,6 +21,7 @@ HEADS = {DATA: 5, DICTIONARY: 7, DATA_2: 8}  # type -> the field with its own he
 ENCODED = {DATA: 2, DICTIONARY: 2, DATA_2: 4}  # type -> the field there that names the encoding
 DELTA_BYTE_ARRAY = 7
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+DECIMAL_WIDTH = 32  # of the widest, which fewer bytes may keep
 INDEX_WIDTH = 4  # of a text in a dictionary, or of its length
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
@@ -48,7 +49,7 @@ def pages(stream: BinaryIO, chunk: Any, label: str) -> Iterator[ColumnPage]:
         DesaError: a header cannot be read.
     """
     start = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+    if chunk.has_dictionary_page and (chunk.dictionary_page_offset or 0) > 0:  # 0 is none
         start = min(start, chunk.dictionary_page_offset)
     stop = start + chunk.total_compressed_size
     while start < stop:
@@ -62,9 +63,13 @@ def pages(stream: BinaryIO, chunk: Any, label: str) -> Iterator[ColumnPage]:
         yield page
 
 
-def width_of(chunk: Any) -> int:
-    """Bytes of each value of a chunk, once read: those of an index, of texts."""
-    return WIDTHS.get(chunk.physical_type, INDEX_WIDTH)
+def width_of(column: Any) -> int:
+    """Bytes of each value of a column, as pyarrow's parquet schema has it, once read: those of an
+    index, of texts.
+    """
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        return max(column.length, DECIMAL_WIDTH)
+    return WIDTHS.get(column.physical_type, INDEX_WIDTH)
 
 
 def _page(header: Mapping[int, Any]) -> ColumnPage:

@@ -3,6 +3,7 @@
 import os
 import resource
 from collections.abc import Callable
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -250,6 +251,61 @@ def test_a_run_whose_footer_lies_is_not_read(make, tmp_path):
     make(tmp_path / "run.parquet")
     with pytest.raises(DesaError, match=r"run\.parquet: (unpacks to more|has columns in the enc)"):
         read_run_parquet(tmp_path / "run.parquet")
+
+
+def fixed(rows: int = 4096) -> Any:
+    """Bytes of one long length: a page has but their indices."""
+    return pa.array([b"x" * 100_000], pa.binary(100_000)).take(pa.array([0] * rows))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [fixed(2), pa.array([b"x"] * 2, pa.binary(1)), pa.array([Decimal(1)] * 2)],
+    ids=["long", "byte", "decimal"],
+)
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_bytes_of_a_fixed_length_are_no_texts(column, suffix, tmp_path):
+    folder = write(tmp_path / "set", [], [{"_id": "q", "text": "t"}], [("q", "1", 1)])
+    (folder / "corpus.jsonl").unlink()
+    table = pa.table({"_id": ids(2), "text": column})
+    if suffix == "parquet":
+        pq.write_table(table, folder / "corpus.parquet")
+    else:
+        with pa.ipc.new_file(str(folder / "corpus.arrow"), table.schema) as writer:
+            writer.write_table(table)
+    assert "column 'text' holds" in refusal(folder, kind="tables")
+
+
+def test_bytes_of_a_fixed_length_count_as_many(tmp_path):
+    """In a column that nobody asked for, and in lists."""
+    path = tmp_path / "run.parquet"
+    lists = pa.ListArray.from_arrays(pa.array([0, 4096], pa.int32()), fixed())
+    tables = [{"query_id": ids(4096), "docs": fixed()}, {"query_id": ["q"], "docs": lists}]
+    for columns in tables:
+        pq.write_table(pa.table(columns), path)
+        assert path.stat().st_size < 1 << 20
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(DesaError, match=r"run\.parquet: unpacks to more than"):
+            read_run_parquet(path)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
+
+
+def test_a_dictionary_at_byte_0_is_none(tmp_path):
+    """Some writers give the place of a dictionary that a column has not as 0; Arrow reads that."""
+    path = tmp_path / "run.parquet"
+    table = pa.table({"query_id": ["a", "b"], "docs": [["c"], ["d"]]})
+    pq.write_table(table, path, use_dictionary=False, compression="none")
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    body, footer = data[: -8 - length], data[-8 - length : -8]
+    # Fields 9 (`data_page_offset`, 4) and 12; 11 (`dictionary_page_offset`) goes in between
+    without, given = b"\x26" + varint(4) + b"\x3c", b"\x26" + varint(4) + b"\x26\x00\x1c"
+    assert footer.count(without) == 1
+    footer = footer.replace(without, given)
+    path.write_bytes(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset == 0
+    assert pq.read_table(path) == table
+    assert read_run_parquet(path) == {"a": ["c"], "b": ["d"]}
 
 
 def test_lists_of_one_length_and_maps_count_their_texts(tmp_path):
