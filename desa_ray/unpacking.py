@@ -102,8 +102,12 @@ def plain_bytes(path: Path, most: int) -> bytes:
     return data
 
 
+class ChangedFile(DesaError):
+    """A file that is not the one that was opened."""
+
+
 def changed(label: str) -> DesaError:
-    return DesaError(
+    return ChangedFile(
         "changed while it was read",
         where=label,
         hint="rerun when nothing writes to it any more",
@@ -153,6 +157,19 @@ def unreadable(error: BaseException, label: str) -> DesaError:
     said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     text = " ".join(said.split())[:300] or type(error).__name__
     return DesaError(f"cannot be read: {text}", where=label, hint=_hint(error))
+
+
+def lasting(error: DesaError) -> bool:
+    """Whether an error of reading is a fault of the bytes, so that reading them again finds it;
+    not one of the machine, or of a file that changes.
+    """
+    reason: BaseException | None = error
+    while reason is not None:
+        machine = isinstance(reason, OSError) and reason.errno is not None
+        if machine or isinstance(reason, ChangedFile | MemoryError):
+            return False
+        reason = reason.__cause__ or reason.__context__
+    return True
 
 
 def _hint(error: BaseException) -> str:

@@ -45,7 +45,8 @@ def identity(place: Path, split: str) -> str:
 
 def corpus_files(place: Path, split: str) -> CorpusFiles:
     """What holds the documents of the collection at `place`."""
-    return CorpusFiles([open_layout(place, split)["corpus.jsonl"]], _documents)
+    files = open_layout(place, split)
+    return CorpusFiles([files.pop("corpus.jsonl")], _documents, list(files.values()))
 
 
 def read(place: Path, split: str, findings: Findings, *, corpus: bool = True) -> RawCollection:

@@ -53,7 +53,8 @@ def identity(place: Path, split: str) -> str:
 
 def corpus_files(place: Path, split: str) -> CorpusFiles:
     """What holds the passages of the collection at `place`."""
-    return CorpusFiles(open_files(place, split)[:1], _passages)
+    collection, *others = open_files(place, split)
+    return CorpusFiles([collection], _passages, others)
 
 
 def _passages(file: SourceFile, findings: Findings) -> Iterator[Document]:

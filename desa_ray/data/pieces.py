@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from desa_ray.data.source import SourceFile
 from desa_ray.lines import Findings
@@ -25,14 +25,22 @@ class CorpusFiles:
 
     Attributes:
         rows: (id, title, text) of every readable row of a file; the others go to the findings.
+        beside: the collection's other files.
     """
 
     files: Sequence[SourceFile]
     rows: Callable[[SourceFile, Findings], Iterator[Document]]
+    beside: Sequence[SourceFile]
 
     def size(self) -> int:
         """Bytes of all files as they are kept."""
         return sum(kept_bytes(file) for file in self.files)
+
+    def states(self) -> list[list[Any]]:
+        """What shows that all files are still the same and packed alike: labels, whose endings say
+        how they are packed, with size, time and inode of what holds them.
+        """
+        return [[file.label, *file.state] for file in (*self.files, *self.beside)]
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,11 @@ class SourceFile:
 
     def check_unchanged(self) -> None:
         """Raises DesaError where the file is not the one that was opened."""
-        if _state(self.place) != self.state:
+        try:
+            now = _state(self.place)
+        except OSError as error:
+            raise unreadable(error, self.label) from error
+        if now != self.state:
             raise changed(self.label)
 
     def sha256(self) -> str:

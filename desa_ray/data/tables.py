@@ -98,7 +98,8 @@ def identity(place: Path, split: str) -> str:
 
 def corpus_files(place: Path, split: str) -> CorpusFiles:
     """What holds the documents of the collection at `place`."""
-    return CorpusFiles(open_tables(place, split).corpus, _documents)
+    found = open_tables(place, split)
+    return CorpusFiles(found.corpus, _documents, [*found.queries, *found.qrels])
 
 
 def _documents(file: SourceFile, findings: Findings) -> Iterator[Document]:

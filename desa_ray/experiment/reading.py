@@ -96,6 +96,7 @@ def store_collection(
     def kept(stage: Stage, as_ingested: Callable[[Stage, Stage], Stage]) -> Mapping[str, Any]:
         if not in_pieces or present(stage):
             return stored(stage)
+        _drop_changed(ingest)
         stored(ingest, backend)
         return stored(as_ingested(stage, ingest), backend)
 
@@ -109,6 +110,22 @@ def store_collection(
     for stage in part.tables:
         stored(stage)
     return part
+
+
+def _drop_changed(ingest: Stage) -> None:
+    """Removes what is stored of an ingest that is not complete, where the files that it was cut
+    for have changed, or are packed otherwise.
+    """
+    work: Any = ingest.work
+    if ingest.artifact.exists():
+        return
+    with ingest.store.exclusive(ingest.key):
+        artifact = ingest.artifact
+        if artifact.exists():
+            return
+        layout = artifact.stored_layout()
+        if layout is not None and layout["files"] != work.corpus().states():
+            artifact.discard()
 
 
 def stored(stage: Stage, backend: Backend | None = None) -> Mapping[str, Any]:

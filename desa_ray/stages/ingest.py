@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from desa_ray.config import DatasetConfig
-from desa_ray.data import load_collection
+from desa_ray.data import fingerprint, load_collection
 from desa_ray.data.load import PieceReader, piece_reader, read_rest
-from desa_ray.data.pieces import CountedLines, Piece, cut
+from desa_ray.data.pieces import CorpusFiles, CountedLines, Piece, cut
 from desa_ray.data.validate import TextFaults, beside, too_long
 from desa_ray.errors import DesaError
 from desa_ray.lines import Findings, has_control, has_lone_surrogate
@@ -25,10 +25,12 @@ from desa_ray.stages.collection import (
     DOCUMENTS,
     QRELS,
     ROWS_A_PART,
+    changed_source,
 )
 from desa_ray.stages.sorted_texts import Run, merged, open_runs, write_runs
 from desa_ray.store.tables import write_table
 from desa_ray.types import RowsDigest, canonical_json, rows_hash, text_json
+from desa_ray.unpacking import lasting
 
 LARGE = 256 << 20  # bytes of a corpus, as it is kept, from which it is read in pieces
 PIECE = 64 << 20  # bytes of a plain file that one task reads
@@ -54,7 +56,7 @@ class PieceNotes:
         controls, long: ids with control characters, and ids that are too long, each once.
         halves: whether an id or text has a lone surrogate.
         bad: bad lines (`Findings.told`).
-        stopped: why the rest could not be read: what, where, hint.
+        stopped: the fault of the bytes that ended reading: what, where, hint.
     """
 
     file: str
@@ -91,7 +93,8 @@ class IngestWork(Work):
 
     Parts: `runs-*.arrow` of a piece (`sorted_texts`) and what its task tells; `edges.txt`, the ids
     at which the parts of the corpus begin; `queries.parquet` and `qrels.parquet`. The manifest has
-    the counts and hashes of the collection's record.
+    the counts and hashes of the collection's record. The layout notes which files the pieces are
+    of (`CorpusFiles.states`); all that is stored is of these.
     """
 
     config: DatasetConfig
@@ -104,17 +107,32 @@ class IngestWork(Work):
         assert reader is not None, self.config.kind
         return reader
 
+    def corpus(self) -> CorpusFiles:
+        """The files as they are now."""
+        return self._reader.corpus(self.config, Path(self.data_home))
+
+    def _unchanged(self, layout: Mapping[str, Any]) -> CorpusFiles:
+        """The files, which are those of the layout."""
+        corpus = self.corpus()
+        if corpus.states() != layout["files"]:
+            raise changed_source(self.config)
+        return corpus
+
     def layout(self, stage: Stage) -> Mapping[str, Any]:
-        pieces = cut(self._reader.corpus(self.config, Path(self.data_home)), PIECE)
-        return {"pieces": [[p.file, p.start, p.stop] for p in pieces]}
+        corpus = self.corpus()
+        pieces = [[p.file, p.start, p.stop] for p in cut(corpus, PIECE)]
+        found = {"pieces": pieces, "files": corpus.states()}
+        self._unchanged(found)
+        return found
 
     def shards(self, layout: Mapping[str, Any]) -> list[Shard]:
         numbers = range(len(layout["pieces"]) + 1)
         return shards_of({"bounds": numbers}, RUNS, TOLD)
 
     def run(self, engine: Reading, stage: Stage, shard: Shard) -> None:
-        corpus = self._reader.corpus(self.config, Path(self.data_home))
-        piece = Piece(*stage.stored_layout()["pieces"][shard.number])
+        layout = stage.stored_layout()
+        corpus = self._unchanged(layout)
+        piece = Piece(*layout["pieces"][shard.number])
         lines = CountedLines(corpus.files[piece.file], piece)
         told, findings = PieceNotes(lines.file.label, shift=lines.shift), Findings()
 
@@ -126,7 +144,10 @@ class IngestWork(Work):
                     if told.noted(key, whole):
                         yield key, whole
             except DesaError as error:
+                if not lasting(error):
+                    raise
                 told.stopped = [error.what, error.where, error.hint]
+            lines.file.check_unchanged()
 
         artifact = stage.artifact
         if artifact.has_part(shard.parts[0]):  # of a task that was killed then
@@ -139,6 +160,7 @@ class IngestWork(Work):
         artifact.write_part(shard.parts[1], json.dumps(asdict(told)).encode(), rows=told.rows)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
+        self._unchanged(layout)
         told = [_told(stage, shard) for shard in self.shards(layout)]
         home = Path(self.data_home)
         if any(own.halves for own in told):  # rare, and not for a table to hold: told by the reader
@@ -159,6 +181,7 @@ class IngestWork(Work):
         name = self.config.name
         faults.report(f"{name} corpus", "document", findings)
         frames, counts = beside(raw, found.known, name, self.config.missing_relevant, findings)
+        self._check_source(stage, layout)
         for table, frame in zip(BESIDE, frames, strict=True):
             write_table(stage.artifact, f"{table}.parquet", frame, BESIDE[table])
         blank = {"empty_documents": sum(own.blank for own in told)}
@@ -170,6 +193,21 @@ class IngestWork(Work):
         }
         total = {**sizes, **raw.counts, **counts, **blank}
         return Finished(stage.key.digest, total, {"tables": hashes})
+
+    def _check_source(self, stage: Stage, layout: Mapping[str, Any]) -> None:
+        """Refuses what was read where it is not of the source that the stage is named after."""
+        self._unchanged(layout)
+        now = fingerprint(self.config, data_home=Path(self.data_home))
+        self._unchanged(layout)
+        if now != stage.params["source"]:
+            dropped(stage)
+            raise changed_source(self.config)
+
+
+def dropped(stage: Stage) -> None:
+    """Removes all that is stored of a stage."""
+    with stage.store.exclusive(stage.key):
+        stage.artifact.discard()
 
 
 def _told(stage: Stage, shard: Shard) -> PieceNotes:

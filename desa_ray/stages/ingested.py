@@ -8,12 +8,14 @@ from typing import Any
 
 import polars as pl
 
+from desa_ray.config import DatasetConfig
 from desa_ray.data import fingerprint
 from desa_ray.pipeline.stage import Finished, Pool, Shard, Stage, Work, shards_of
-from desa_ray.stages.collection import DOCUMENTS, PART, CollectionWork, changed_source
-from desa_ray.stages.ingest import BESIDE, EDGES, Reading, part_bounds, runs_of
+from desa_ray.stages.collection import DOCUMENTS, PART, QRELS, CollectionWork, changed_source
+from desa_ray.stages.ingest import BESIDE, EDGES, Reading, dropped, part_bounds, runs_of
 from desa_ray.stages.sorted_texts import between
 from desa_ray.store.tables import read_table, write_table
+from desa_ray.types import RowsDigest, canonical_json, text_json
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,30 @@ class IngestedTableWork(Work):
         write_table(stage.artifact, shard.parts[0], rows, schema)
 
     def finish(self, stage: Stage, layout: Mapping[str, Any]) -> Finished:
-        return Finished(stage.params["content"], {"rows": layout["bounds"][-1]})
+        content = self._content(stage)
+        if content != stage.params["content"]:
+            for own in (stage, self.ingest):
+                dropped(own)
+            raise changed_source(self._config)
+        return Finished(content, {"rows": layout["bounds"][-1]})
+
+    def _content(self, stage: Stage) -> str:
+        """The hash of the rows that are written, one part of them held at a time."""
+        schema, digest = BESIDE.get(self.table, DOCUMENTS), RowsDigest()
+        as_json = canonical_json if schema is QRELS else _text_json
+        for shard in stage.stored_shards():
+            rows = read_table(stage.artifact, shard.parts[0], schema).iter_rows()
+            digest.update(map(as_json, rows))
+        return digest.hexdigest()
+
+    @property
+    def _config(self) -> DatasetConfig:
+        work: Any = self.ingest.work
+        return work.config
+
+
+def _text_json(row: tuple[Any, ...]) -> str:
+    return text_json(*row)
 
 
 @dataclass(frozen=True)
@@ -78,7 +103,14 @@ def ingested_record(record: Stage, ingest: Stage) -> Stage:
 
 
 def ingested_table(table: Stage, ingest: Stage) -> Stage:
-    """The stage of a table, written from an ingest instead of its source."""
+    """The stage of a table, written from an ingest instead of its source.
+
+    Raises:
+        DesaError: the ingest, which is dropped, found another table.
+    """
     work: Any = ingest.work
+    if ingest.artifact.manifest()["meta"]["tables"][table.name] != table.params["content"]:
+        dropped(ingest)
+        raise changed_source(work.config)
     pool = work.pool if table.name == "corpus" else None
     return replace(table, work=IngestedTableWork(table.name, ingest, pool))

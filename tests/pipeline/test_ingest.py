@@ -60,6 +60,10 @@ def jsonl(rows: list[dict]) -> bytes:
 
 @pytest.fixture
 def tiny(monkeypatch) -> None:
+    make_tiny(monkeypatch)
+
+
+def make_tiny(monkeypatch) -> None:
     """Everything is large, and pieces, runs, merges and parts are tiny."""
     monkeypatch.setattr(ingest, "LARGE", 0)
     monkeypatch.setattr(ingest, "PIECE", 700)
