@@ -151,8 +151,8 @@ def test_a_run_and_its_configuration_folder_travel_and_nothing(site, tmp_path):
     """A run and its configuration folder travel and nothing else."""
     mine = tmp_path / "my own" / "method"
     mine.mkdir(parents=True)
-    bm25 = (Path(__file__).parents[2] / "conf" / "method" / "bm25.yaml").read_text()
-    (mine / "mine.yaml").write_text(bm25.replace("name: bm25", "name: mine"))
+    original = (Path(__file__).parents[2] / "conf" / "method" / "original.yaml").read_text()
+    (mine / "mine.yaml").write_text(original.replace("name: original", "name: mine"))
     (mine.parent / "secrets.txt").write_text("not for the cluster")
     (tmp_path / "data.bin").write_text("nor this")
     overrides = [*_collection(site.folder / "tiny"), "method=mine", ODD]

@@ -17,14 +17,14 @@ def prompt(language: str) -> str:
 
 
 @pytest.fixture(params=LANGUAGES)
-def given(request, tmp_path, monkeypatch) -> tuple[str, list[str]]:
-    """A language, and the overrides of a run on its collection."""
+def given(request, tmp_path, monkeypatch) -> tuple[str, list[str], list[str]]:
+    """A language, the overrides of a run on its collection, and those of its generated texts."""
     language = request.param
     monkeypatch.setenv("DESA_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     folder = write_collection(tmp_path / language, language, prompt(language))
     texts = [f"prompt={prompt(language)}", "prompt.texts_per_request=2", "n_refs=2", "draws=1"]
-    return language, [*dataset(folder), *texts, "cluster=serial", "tracking.enabled=false"]
+    return language, [*dataset(folder), "cluster=serial", "tracking.enabled=false"], texts
 
 
 def matched(overrides: list[str]) -> dict[str, set[str]]:
@@ -38,7 +38,7 @@ def matched(overrides: list[str]) -> dict[str, set[str]]:
 
 def test_words_are_found_in_their_language(given):
     """Relevant documents share stems with their query, and few whole words."""
-    language, overrides = given
+    language, overrides, _ = given
     found = matched([*overrides, f"sparse.analyzer={language}"])
     for name, relevant in RELEVANT.items():
         assert found[name] >= {*relevant}, (name, found[name])
@@ -47,9 +47,9 @@ def test_words_are_found_in_their_language(given):
 
 
 def test_a_language_runs_end_to_end(given):
-    language, overrides = given
+    language, overrides, texts = given
     methods = ["method=original,bm25,shared,desa", f"sparse.analyzer={language}"]
-    results = desa_ray.run([*overrides, *methods])
+    results = desa_ray.run([*overrides, *texts, *methods])
     rows = results.summary.sort("method")
     assert rows["method"].to_list() == ["bm25", "desa", "original", "shared"]
     records = results.records

@@ -106,7 +106,8 @@ def test_a_failing_cell_fails_alone(demo_slice, warm_home, desa, tmp_path):
     (sweep,) = tmp_path.glob("outputs/sweeps/*/*/summary.json")
     summary = json.loads(sweep.read_text())
     assert {cell["method"] for cell in summary["cells"]} == {"original", "shared", "sparse_only"}
-    assert [failed["cell"].split()[3] for failed in summary["failed"]] == ["dense_only", "desa"]
+    names = [failed["cell"].split("/")[1] for failed in summary["failed"]]
+    assert names == ["dense_only", "desa"]
     assert all(victim in failed["error"] for failed in summary["failed"])
     (parent,), children = _logged(warm_home, "failing")
     assert parent.info.status == "FAILED"

@@ -154,6 +154,7 @@ def test_every_table_and_figure_the_issue_asks_for_is_written(written):
         *("mechanism_quartiles_by_dataset", "correlations_by_dataset"),
         *("cutoffs_by_method", "mechanism_by_method", "robustness_by_method", "grid"),
         *("tests_by_dataset", "depths", "depths_by_dataset", "draws", "leave_one_out"),
+        "order_encoder",
     }
     assert {figure.name for figure in report.figures} == {
         *(
