@@ -99,11 +99,10 @@ def make_report(config: ReportConfig, folder: Path) -> Report:
         further.append(leakage(Store(store_root(config.store))))
     further.append(("equivalence", partial(equivalence_table, margin=margin), needs))
     store, figures = Store(store_root(config.store)), []
-    further.append(generation_quality(store))
     if config.preset:
         further += [*PAPER_TABLES, generation_cost(store)]
-    if config.preset or config.report.cost:
-        further.append(method_cost(store))
+    if config.preset or config.report.cost:  # they read the store, not the records alone
+        further += [generation_quality(store), method_cost(store)]
         figures.append(cost_figure(store))
     report = build_report(study, config.used_sampling, published, further, figures)
     write_report(report, folder, config.report.figures, config.report.columns)
